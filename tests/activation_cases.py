@@ -1,4 +1,4 @@
-"""What the activations mean: DirectML's formulas of one number, or of a row of them. Imports no JAX.
+"""Oracle of the activations: DirectML's formulas of one number, or of a row of numbers. Imports no JAX.
 
 Each takes Python floats and the parameters in DirectML's order, and computes in float64.
 """

@@ -1,4 +1,4 @@
-"""What the tests say of the structs of activations, all of which have the fields input, output and parameters."""
+"""Test facts of the activations' structs, all of which have the fields input, output and parameters."""
 
 from functools import partial
 

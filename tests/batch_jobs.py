@@ -1,4 +1,4 @@
-"""Jobs for the tests of batches: an oracle, a disk on which a process dies, and a job as a process of its own.
+"""Jobs for the tests of batches: an oracle, simulated crashes between disk operations, and jobs in subprocesses.
 
 python tests/batch_jobs.py IN.npy OUT.npy [--slow SECONDS] [--die-after ROWS] [--limit BYTES] [--whole]
     [--hosts HOST:PORT INDEX COUNT]

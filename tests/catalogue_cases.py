@@ -1,4 +1,4 @@
-"""Everything that the operators' own test files say, by name and in the order of the catalogue."""
+"""Collects the cases of all operators' test files, by name and in the order of the catalogue."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Comparing bits, and getting many results to compare."""
+"""Assertions on bits and rounding errors, samples of parameters, and programs that share a compilation."""
 
 import jax
 import jax.numpy as jnp

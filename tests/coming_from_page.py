@@ -1,4 +1,4 @@
-"""The tables of docs/coming_from.md and its pages, and what runs a line: here, by loops, or in its library."""
+"""Tables of docs/coming_from.md and its pages, and runners of their lines: dml_jax, loops, or the other library."""
 
 import doctest
 import os
@@ -60,7 +60,7 @@ def code(cell):
 
 
 def defined():
-    """What the blocks of the pages define: the arrays, and our functions."""
+    """The names that blocks of the pages define: arrays, and our functions."""
     names = {}
     for example in doctest.DocTestParser().get_examples(TEXT):
         exec(example.source, names)
@@ -181,7 +181,7 @@ def copies(**more):
 
 
 def here(source, **more):
-    """What an expression of ours gives; its operands stay as they are."""
+    """The value of one of our expressions; its operands stay as they are."""
     arrays = copies(**more)
     result = eval(source, NAMES | arrays)
     for name, array in arrays.items():
@@ -190,7 +190,7 @@ def here(source, **more):
 
 
 def by_elements(source, **more):
-    """What an expression of ours gives by loops over elements."""
+    """The value of one of our expressions, by loops over elements."""
     return eval(source, NAMES | copies(**more) | BY_ELEMENTS)
 
 
@@ -204,7 +204,7 @@ def executed(source, names):
 
 
 def there(library, source, **more):
-    """What a line of a library gives: the value of an expression, or the array that a statement writes to."""
+    """The result of a line in a library: an expression's value, or the array that a statement writes to."""
     arrays = copies(**more)
     names = {"np": np} | arrays | ALL_LIBRARIES[library](arrays)
     before = {name: np.asarray(names[name]).copy() for name in arrays}

@@ -1,4 +1,4 @@
-"""Command lines of `dml-jax`, read as the command reads them, and not executed."""
+"""Parses command lines of `dml-jax` as the command does, without executing them."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""Strict settings for every test, both states of x64 where a test asks for them, and the options of this project."""
+"""Pytest configuration: strict JAX settings, the fixture `x64`, and samples of sweeps (--exhaustive, --every)."""
 
 import gc
 import signal

@@ -1,4 +1,4 @@
-"""What the tests of cumulative sums and products share: a loop that says what they mean, levels, and random structs."""
+"""Shared cases of cumulative sums and products: an oracle by loops, feature levels, and random structs."""
 
 import numpy as np
 from draws import dims

@@ -1,4 +1,4 @@
-"""What depth_to_space and space_to_depth have in common: DirectML's numbers, and what both are called with."""
+"""Shared cases of depth_to_space and space_to_depth: DirectML's documented numbers, and calls of both."""
 
 import itertools
 

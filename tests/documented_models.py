@@ -1,4 +1,4 @@
-"""The documented models, and the command inside of this process."""
+"""The documented model files, and the command run in-process by click's CliRunner."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def copy_models(tmp_path):
 
 
 def printed_json(*arguments, status=0):
-    """What the command prints, which is JSON and nothing else."""
+    """Parses the output of the command, which must be JSON alone."""
     result = dml_jax_command(*arguments, "--json")
     assert result.exit_code == status, result.output
     assert result.stderr == ""

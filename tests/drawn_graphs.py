@@ -1,4 +1,4 @@
-"""Graphs to draw, names that are hard to draw, and what is in a picture, found again from where it is."""
+"""Graphs and difficult names for the tests of drawing, and a reader of the drawn SVG."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""What the tests of the elementwise structs share: rows of their tables, an oracle of Python's numbers, edge values.
+"""Shared cases of elementwise structs: rows of their tables, an oracle by Python's numbers, edge values.
 
 A formula takes integers of Python, or float64 numbers of NumPy; what it returns is rounded to the type of the output,
 or wraps.
@@ -21,7 +21,7 @@ TYPES = {of.name: of.dtype for of in DataType}
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one operator.
+    """Facts of one operator.
 
     Args:
       formula: takes a number per input, and the fields behind the tensors but ScaleBias by name; returns a number.
@@ -102,7 +102,7 @@ def unsigned(array):
 
 
 def numbers_of(row, desc, *arrays):
-    """What the formula makes of every element: integers of the output's type, or float64 numbers."""
+    """Applies the formula to every element: integers of the output's type, or float64 numbers."""
     arrays = [unsigned(np.ascontiguousarray(a)) if row.on_bits else a for a in arrays]
     dtype, pair = getattr(desc, row.output).dtype, getattr(desc, "scale_bias", None)
     names = [name for name in desc.field_names() if name not in (*desc.tensor_names(), "scale_bias")]
@@ -130,7 +130,7 @@ def rounded(row, desc, numbers):
 
 
 def expected(row, desc, *arrays):
-    """What `Struct` wants: the type of the output where bits are compared, else float64 numbers."""
+    """The expected result as `Struct` takes it: the output's type where bits are compared, else float64."""
     numbers = numbers_of(row, desc, *arrays)
     is_close = row.units is not None and numbers.dtype == np.float64
     return numbers if is_close else rounded(row, desc, numbers)

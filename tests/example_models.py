@@ -28,7 +28,7 @@ def flat(numbers, ports):
 
 
 def printed(numbers):
-    """What a run prints of them."""
+    """The printed lines of a run."""
     return [f"{n:g}" if isinstance(n, float) else str(n) for n in numbers.tolist()]
 
 

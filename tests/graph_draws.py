@@ -1,4 +1,4 @@
-"""Random graphs of the whole catalogue, and what the oracles and NumPy's views of bytes say of them.
+"""Random graphs of the whole catalogue, with expected results from the oracles and NumPy's views of bytes.
 
 A graph grows: a random descriptor's inputs come from what earlier nodes made, from constants, or from inputs of the
 graph. What lies on an edge is bytes: the oracle's numbers, written through the tensor of the one that makes them into

@@ -1,4 +1,4 @@
-"""Random nodes of operators that ONNX Runtime adds: what they compute, here and there."""
+"""Random nodes of ONNX Runtime's contrib operators, computed by dml_jax and by ONNX Runtime."""
 
 import jax
 import numpy as np

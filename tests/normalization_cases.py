@@ -1,4 +1,4 @@
-"""What the tests of normalizations share: float64 numbers by the formula, random sizes and numbers. Imports JAX for
+"""Oracles of normalizations: the formulas in float64, random sizes and numbers. Imports JAX for
 descriptors only."""
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Small ONNX models for the tests, and ONNX Runtime's answers; without either package its importers are skipped."""
+"""Builds small ONNX models and runs them in ONNX Runtime; without either package, importing tests are skipped."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tables of calls, each a node of one model: what this library, ONNX's reference and ONNX Runtime say of them."""
+"""Runs tables of calls as nodes of one model, in dml_jax, ONNX's reference and ONNX Runtime."""
 
 from dataclasses import dataclass, field, replace
 
@@ -65,26 +65,26 @@ def function_of(calls, opset=OPSET):
 
 
 def computed(calls, opset=OPSET):
-    """What this library computes, in one compiled program."""
+    """The results of dml_jax, in one compiled program."""
     function, inputs = function_of(calls, opset)
     with jax.enable_x64(True):
         return list(map(np.asarray, jax.jit(function)(inputs)))
 
 
 def run(op_type, *inputs, opset=OPSET, **attributes):
-    """What this library computes of one call; `given` as in `call`."""
+    """The result of dml_jax for one call; `given` as in `call`."""
     return computed([call(op_type, *inputs, **attributes)], opset)[0]
 
 
 def referred(calls, opset=OPSET):
-    """What ONNX's reference implementation computes."""
+    """The results of ONNX's reference implementation."""
     proto, inputs = model_of(calls, opset)
     with np.errstate(all="ignore"):
         return ReferenceEvaluator(proto).run(None, inputs)
 
 
 def ran(calls, opset=OPSET):
-    """What ONNX Runtime computes."""
+    """The results of ONNX Runtime."""
     return runtime(*model_of(calls, opset))
 
 

@@ -1,4 +1,4 @@
-"""ONNX's own test cases of the operators that are done, made by its package, which takes seconds: when first asked."""
+"""ONNX's own test cases of the supported operators, generated on first use because that takes seconds."""
 
 import warnings
 from functools import cache

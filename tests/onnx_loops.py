@@ -1,4 +1,4 @@
-"""Random models of Loop and Scan: what their bodies compute, what ends them, and what of it is known in advance."""
+"""Random models of Loop and Scan, with various bodies, end conditions and static trip counts."""
 
 import numpy as np
 from onnx_building import helper, model, numpy_helper

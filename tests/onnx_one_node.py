@@ -1,4 +1,4 @@
-"""Models of one node: what is computed, beside ONNX Runtime, and which are refused."""
+"""Models of one node: results compared with ONNX Runtime, and refused models."""
 
 import jax
 import jax.numpy as jnp

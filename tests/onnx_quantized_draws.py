@@ -1,4 +1,4 @@
-"""Random nodes of operators on integers that stand for numbers."""
+"""Random nodes of quantised operators."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Random ONNX graphs: nodes of every operator that is done, one upon another, in any opset version."""
+"""Random ONNX graphs: chains of nodes of every supported operator, in any opset version."""
 
 import numpy as np
 from onnx_building import helper, model, numpy_helper

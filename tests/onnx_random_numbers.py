@@ -1,4 +1,4 @@
-"""Recipes of random graphs for operators that compute: of each element, activations, reductions."""
+"""Recipes of random graphs for elementwise operators, activations and reductions."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the test file of an operator says of it: a call, and for each of its structs a descriptor and its facts.
+"""Dataclasses for an operator's test file: a call, and for each of its structs a descriptor and its facts.
 
 tests/operators/test_NAME.py has `oracle`, CASE, BREAKS, VARIANTS and STRUCTS; catalogue_cases.py finds them all.
 """
@@ -120,7 +120,7 @@ class Example:
 
 @dataclass(eq=False)
 class Struct:
-    """What the tests need to know of a struct.
+    """Facts of a struct for its tests.
 
     Args:
       desc: a valid descriptor of rank 4 at most whose tensors have the types of the struct's oldest level; an array
@@ -212,7 +212,7 @@ class Struct:
         return _shared_breaks(self.desc) | dict(self.breaks) | self._table_breaks() | self._fused_breaks()
 
     def _fused_breaks(self):
-        """What is fused with one operator only, and with that one nothing."""
+        """Breaks of supported_activation by SOFTMAX, which GEMM alone fuses; GEMM has no break."""
         kinds = {name: kind for name, kind in self.desc.fields().items() if kind.kind.startswith("activation")}
         softmax = Activation("ACTIVATION_SOFTMAX")
         every = {n: (softmax,) * len(getattr(self.desc, n)) if kind.is_array else softmax for n, kind in kinds.items()}

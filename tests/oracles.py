@@ -1,4 +1,4 @@
-"""What the loops that say what operators mean have in common. Imports no JAX.
+"""Helpers shared by the oracles, which are loops over elements. Imports no JAX.
 
 The loops themselves are in the operators' test files, tests/operators/test_NAME.py, as `oracle`.
 """

@@ -1,4 +1,4 @@
-"""Quantised numbers by loops: integers are Python's, what is rounded to float32 is NumPy's. Imports no JAX."""
+"""Oracle of quantised operators: loops with Python's integers and NumPy's float32. Imports no JAX."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the tests of roi_align and of its gradient share: regions in NumPy, and random ones. No JAX."""
+"""Oracle of roi_align and its gradient in NumPy, and random regions. Imports no JAX."""
 
 import math
 from itertools import product

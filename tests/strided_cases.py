@@ -1,4 +1,4 @@
-"""Random descriptors with random strides, their buffers, and what NumPy says of them.
+"""Random descriptors with random strides, their buffers, and the results expected by NumPy.
 
 A case is its number: the same number gives the same descriptor of a struct and the same bytes, whatever other structs
 there are.
@@ -85,7 +85,7 @@ def _filled(rng, struct, desc, port, tensor, extra):
 
 
 def expected(struct, case):
-    """What the oracle makes of NumPy's views: an array, several, or for scatters the candidates of every element."""
+    """The oracle's result on NumPy's views: an array, several, or for scatters the candidates of every element."""
     views = {port: seen(case.buffers[port], tensor) for port, tensor in case.desc.input_ports().items()}
     return struct.expected(case.desc, *case.desc.by_field(views).values())
 

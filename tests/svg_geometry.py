@@ -1,4 +1,4 @@
-"""Where the texts and lines of an SVG file are, and how they are seen."""
+"""Positions, colours and overlaps of the texts and lines of an SVG file."""
 
 import re
 from pathlib import Path

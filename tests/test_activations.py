@@ -1,4 +1,4 @@
-"""Fused activations: their formulas, derivatives, parameters, JSON, and what can be fused with what since when."""
+"""Fused activations: formulas, derivatives, parameters, JSON, and which operators fuse them at which feature level."""
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,7 @@ def test_all_of_them_are_tried():
 # Formulas, against float64.
 
 
+@pytest.mark.thinned
 @every_activation
 def test_formulas(activation):
     """To eight units of the last place: small numbers are no differences of large ones, but logarithms of 1.02 are."""

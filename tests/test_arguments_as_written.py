@@ -1,4 +1,4 @@
-"""Arguments as people write them: one number that stands for several, and lists of integers as indices."""
+"""Shorthand arguments: one number for all dimensions, and lists of integers as indices."""
 
 import jax
 import numpy as np
@@ -88,6 +88,7 @@ def test_a_traced_number_is_refused():
         jax.jit(dml_jax.upsample_2d)(np.ones((2, 2), np.float32), 2)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("name", "argument"), INDEXED)
 def test_lists_of_integers_are_read_as_numpy_reads_them(name, argument, x64):
     case = CASES[name]

@@ -1,4 +1,4 @@
-"""map_batches: exact bits of every type, going on after any death, memory, and everything that can be wrong."""
+"""map_batches: exact bits of every type, resuming after a crash at any point, memory, and errors."""
 
 import errno
 import json
@@ -383,6 +383,7 @@ def test_two_jobs_on_one_output_exclude_each_other(job):
 # Killed, for real.
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
     array = random_rows(200)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
@@ -421,6 +422,7 @@ def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path):
 # Memory.
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_is_bounded_by_three_batches(tmp_path):
     """A file of 256 MB with three batches of 4 MB in and 4 MB out, and 24 MB; loading it all exceeds the limit."""

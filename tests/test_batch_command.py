@@ -307,6 +307,7 @@ def test_an_interruption_says_where_the_same_command_goes_on(large, tmp_path, nu
     assert names(tmp_path) == ["out.npy"]
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_shows_bandwidth_and_the_time_that_remains(large, tmp_path):
     path, _ = large
     ours, theirs = pty.openpty()
@@ -331,6 +332,7 @@ def test_a_terminal_shows_bandwidth_and_the_time_that_remains(large, tmp_path):
         assert text in shown
 
 
+@pytest.mark.exhaustive
 def test_two_processes_write_one_file(large, tmp_path):
     path, array = large
     out = tmp_path / "out.npy"

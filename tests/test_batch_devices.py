@@ -1,4 +1,4 @@
-"""Batches on one device and on several: the same bits, one copy of what is shared, and who says how many there are."""
+"""Batches on one device and on several: same bits, one copy of shared operands, and the number of devices."""
 
 import os
 import subprocess

@@ -86,6 +86,7 @@ def interrupt(_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("index", sampled([0, 1], [0]))
 def test_a_death_before_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch, index):
     """Of either process, the other having done its share before."""

@@ -1,4 +1,4 @@
-"""The benchmark: its cases, that all implementations agree, what it writes, and how it says what is wrong."""
+"""The benchmark `dml-jax bench`: its cases, agreement of all implementations, its files, and its errors."""
 
 import csv
 import io

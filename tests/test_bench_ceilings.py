@@ -245,6 +245,7 @@ def test_what_is_measured_is_drawn(rows, words, tmp_path):
         assert f"<!-- {word} -->" in text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.device
 def test_the_command_measures_caches(tmp_path, monkeypatch):
     monkeypatch.setattr(caches, "COLD", 2**20)

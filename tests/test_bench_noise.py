@@ -1,4 +1,4 @@
-"""Notes on noise stand before the table, and `--strict` fails then."""
+"""Warnings about uncertain measurements stand before the benchmark's table, and make `--strict` fail."""
 
 import subprocess
 import sys
@@ -89,6 +89,7 @@ def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
     assert found[0].control > 0
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("note", [None, "the machine was asleep"])
 @pytest.mark.parametrize("options", [[], ["--strict"]])
 def test_a_note_stands_before_the_table_and_strict_fails(monkeypatch, tmp_path, note, options):

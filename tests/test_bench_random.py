@@ -1,4 +1,4 @@
-"""dml-jax bench --random and --costs: which programs a seed draws, that all implementations agree, and what is told."""
+"""dml-jax bench --random and --costs: programs by seed, agreement of implementations, and reports."""
 
 import csv
 import io
@@ -57,7 +57,7 @@ def run(*arguments):
 # Programs.
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("begin", NAMED)
 def test_all_contenders_compute_the_same(begin):
     """torch in every way that it has, and jax.numpy in the form that is right for numbers of 16 bits."""

@@ -1,4 +1,4 @@
-"""The benchmark of many devices: what it counts and compiles, that all agree, and what it gives as a reason."""
+"""The benchmark of several devices: counted bytes, compiled programs, agreement of results, and reasons."""
 
 import json
 import re

@@ -17,6 +17,7 @@ def test_losses_agree_and_fall(name, dtype):
     assert len(ours.seconds) == len(plain.seconds) == 3
 
 
+@pytest.mark.exhaustive
 def test_the_table_has_a_row_for_each_model(monkeypatch):
     monkeypatch.setattr(beside_jnp, "MODELS", {"detection head": beside_jnp.MODELS["detection head"]})
     _, _, _, row = printed(beside_jnp, "--steps", 1).splitlines()
@@ -27,6 +28,7 @@ def test_the_table_has_a_row_for_each_model(monkeypatch):
     assert ratio > 0
 
 
+@pytest.mark.exhaustive
 def test_losses_that_differ_end_the_program(monkeypatch):
     def wrong(name):
         example = beside_jnp.loaded(name)

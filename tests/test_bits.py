@@ -61,7 +61,7 @@ def moves(x):
         yield partial(dml_jax.space_to_depth, block_size=2, order=name), (space,), depths
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("name", sampled(DIRECTML + OTHERS, SAMPLE))
 def test_every_operator_moves_bits(name):
     """Called one by one, and all in one program, where XLA fuses more."""
@@ -85,7 +85,7 @@ def test_four_and_two_bit_integers(name):
     assert_same_bits(dml_jax.scatter_nd(x, back[:, None], x), x[::-1])
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
 @pytest.mark.parametrize("size", [3, 300])
 def test_four_and_two_bit_integers_beside_each_other(name, size):

@@ -159,12 +159,9 @@ STREAMS = {
 
 
 SAMPLE = [
-    ("closed output", "run"),
-    ("closed errors", "check of no file"),
     ("all closed", "batch"),
     ("full output", "ops"),
     ("full errors", "wrong"),
-    ("a reader that goes away", "ops"),
 ]
 
 

@@ -104,12 +104,15 @@ def check_prompts(block):
     assert doctest.SKIP not in {flag for example in found.values() for flag in example.options}
 
 
+PAGES_ALONE = ("--ignore-glob=*.py",)  # importing the examples takes seconds
+
+
 @pytest.fixture(scope="session")
 def collected(request):
     """The pages that pytest collects where it collects all: those of its own `testpaths` that have any."""
     paths = request.config.getini("testpaths")
     paths = [path for path in paths if any(page == ROOT / path or ROOT / path in page.parents for page in PAGES)]
-    line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *paths]
+    line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *PAGES_ALONE, *paths]
     run = subprocess.run(line, cwd=ROOT, env=os.environ | {"PYTEST_ADDOPTS": ""}, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout
     return {test.partition("::")[0] for test in run.stdout.splitlines()}

@@ -1,4 +1,4 @@
-"""How the command starts: what needs no JAX answers without importing it, and Ctrl-C counts while it is imported."""
+"""Start-up of the command: help and lists without importing JAX, and Ctrl-C during its import."""
 
 import os
 import subprocess

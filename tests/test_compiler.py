@@ -1,4 +1,4 @@
-"""compile_operator: buffers in and out, what is allocated, what is shared, 64-bit words, artifacts, errors."""
+"""compile_operator: buffers, allocations, shared memory, 64-bit words, artifacts, errors."""
 
 import io
 import json
@@ -110,7 +110,7 @@ def test_an_owned_buffer_is_not_taken_by_name():
 # Calls.
 
 
-@pytest.mark.thinned(24)
+@pytest.mark.thinned(48)
 @every_struct
 def test_fresh_and_bound_agree(desc):
     run, inputs = compile_operator(desc), buffers(desc)

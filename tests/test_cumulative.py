@@ -1,4 +1,4 @@
-"""What cumulative_summation and cumulative_product have in common."""
+"""Cases shared by cumulative_summation and cumulative_product."""
 
 import re
 from functools import partial
@@ -287,7 +287,7 @@ def added(x, axis, direction, exclusive):
     return sums if direction == "increasing" else np.flip(sums, axis)
 
 
-@pytest.mark.parametrize(("dtype", "which"), spread(FORMED, FORMED, 7))
+@pytest.mark.parametrize(("dtype", "which"), spread(FORMED, FORMED, 14))
 def test_sums_by_products_with_matrices(dtype, which, monkeypatch):
     """Of several chunks and of one row that fills more; of fewer elements than a block, of several blocks of blocks."""
     monkeypatch.setattr(cache_chunks, "CHUNK", 2**14)
@@ -304,6 +304,7 @@ def test_sums_by_products_with_matrices(dtype, which, monkeypatch):
         assert_close(one, added(x.astype(np.float64), axis_of(x), **way), units=2**8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", sampled(["float32", "float16"], ["float32"]))
 def test_products_with_0_make_no_nan(dtype, monkeypatch):
     """A product with 0 would; rows of a chunk with an infinity, a NaN, and numbers whose sum is too large."""

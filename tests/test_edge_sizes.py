@@ -1,4 +1,4 @@
-"""Operators on the least there is: scalars, arrays without elements, and batches of no examples."""
+"""Operators on scalars, arrays without elements, and empty batches."""
 
 import inspect
 from contextlib import nullcontext, suppress
@@ -60,7 +60,7 @@ def gradient(function, call):
 # Batches of no examples.
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @every_operator
 def test_a_batch_of_no_examples(calls):
     """Of all arrays and of each alone, with every promise: results, and gradients, of the right shapes and types."""
@@ -98,10 +98,10 @@ def emptied(call):
                     yield leaves
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @every_operator
 def test_arrays_without_elements(calls):
-    """What the loop over elements makes, and gradients of the arrays' shapes and types."""
+    """Compares with the loop over elements; gradients have the arrays' shapes and types."""
     given = [(call, leaves) for call in calls for leaves in emptied(call)]
     made = together([(call, *leaves) for call, leaves in given])
     for (call, leaves), results in zip(given, made, strict=True):
@@ -142,6 +142,7 @@ def test_every_function_of_any_rank_is_tried_with_scalars():
     assert {name for name, function in FUNCTIONS.items() if "any rank" in inspect.getdoc(function)} == {*SCALARS}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("form", sampled([None, *form_names()], [None]))
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
 def test_scalars(dtype, form):

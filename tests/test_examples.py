@@ -37,7 +37,7 @@ def full_precision():
 
 
 def printed(module, *arguments):
-    """What an example prints."""
+    """The output of an example."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         module.main([str(a) for a in arguments])
@@ -59,7 +59,7 @@ def test_every_example_says_what_it_is_and_how_to_run_it(module):
 
 @pytest.fixture(scope="module")
 def super_resolved(tmp_path_factory):
-    """What a short training prints, and the picture that it writes."""
+    """The output of a short training, and its picture."""
     path = tmp_path_factory.mktemp("examples") / "out.png"
     return printed(super_resolution, "--steps", 60, "--picture", path), path
 

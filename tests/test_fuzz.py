@@ -1,6 +1,6 @@
 """Mutated files of every kind that dml_jax reads: each is read, or refused with an error of the library.
 
-40 inputs of each kind by default, 5,000 with --exhaustive. A number is a seed: a failing input says how to repeat it.
+15 inputs of each kind by default, 5,000 with --exhaustive. A number is a seed: a failing input says how to repeat it.
 """
 
 import os
@@ -17,7 +17,7 @@ KINDS = {
     "fuzz_models": ("graph_file", "model_file", "descriptor", "artifact"),
     "fuzz_onnx": ("onnx_file",),
 }
-SAMPLE, ALL, PART = 40, 5000, 700
+SAMPLE, ALL, PART = 15, 5000, 700
 PARTS = [
     pytest.param(range(SAMPLE), id="sample"),
     *(

@@ -1,4 +1,4 @@
-"""GraphBuilder: a graph as a program; outputs that follow from the rest, the errors, and what help() shows."""
+"""GraphBuilder: graphs by method calls, inferred outputs, errors, and help()."""
 
 import inspect
 import pickle

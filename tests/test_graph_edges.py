@@ -1,4 +1,4 @@
-"""What arrives along an edge: 64 bits, and the bytes that are written where the tensors at its ends differ."""
+"""Values along edges: 64-bit types, and reinterpreted bytes where the tensors at both ends differ."""
 
 import jax
 import numpy as np

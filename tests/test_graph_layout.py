@@ -1,4 +1,4 @@
-"""How pictures of graphs look: nothing covers anything, and lines bend and cross no more than they must."""
+"""Layout of drawn graphs: no overlaps, few crossings, and few bends."""
 
 import random
 import re
@@ -23,6 +23,7 @@ PICTURES = {**{name: {name: graph} for name, graph in GRAPHS.items()}, **OTHER_S
 each_picture = pytest.mark.parametrize("graphs", PICTURES.values(), ids=PICTURES)
 
 
+@pytest.mark.thinned
 @each_picture
 def test_nothing_is_cut_or_covered(graphs, fonts):
     """Boxes, texts and lines: none lies on another one of another kind, and all lie on the card."""

@@ -1,4 +1,4 @@
-"""Pictures of graphs: what is in them, what an edge says, any name, and several graphs."""
+"""Drawn graphs: boxes, edge labels, arbitrary names, and several graphs in one picture."""
 
 from xml.etree import ElementTree
 

@@ -1,4 +1,4 @@
-"""What a caller says of indices: `deterministic`, and the promises that they are unique and sorted."""
+"""Flags of indices: `deterministic`, `unique_indices` and `indices_are_sorted`."""
 
 import itertools
 import re
@@ -45,6 +45,7 @@ def adds_that_may_meet(function, *arrays):
     return [each for each in adding if "unique_indices = true" not in each]
 
 
+@pytest.mark.exhaustive
 def test_deterministic_programs_for_gpus_have_no_atomic_additions():
     x, at, sums = np.ones(60, np.float32), np.arange(60, dtype=np.int32) % 7, {"reduction": "add"}
     calls = {name: partial(FLAGGED[name], i=at, **(sums if name in WRITES else {})) for name in (*READS, *WRITES)}
@@ -80,6 +81,7 @@ def promised(function, *arrays):
     return promises
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("promises", [*itertools.product([False, True], repeat=2)])
 def test_promises_reach_xla(promises):
     how = dict(zip(("indices_are_sorted", "unique_indices"), promises, strict=True))
@@ -132,6 +134,7 @@ UNDER = {
 }
 
 
+@pytest.mark.exhaustive
 def test_checkify_reports_broken_promises(exhaustive):
     """Every operator with every promise, and every promise under every transformation."""
     cases = itertools.product((*READS, *WRITES), PROMISES)
@@ -158,6 +161,7 @@ def test_checkify_accepts_sorted_indices_of_which_some_are_dropped(name):
     assert reported(partial(function, indices_are_sorted=True), *arrays) is None
 
 
+@pytest.mark.thinned
 @every_reduction
 @pytest.mark.parametrize("name", WRITES)
 def test_index_checks_of_reductions(name, reduction):

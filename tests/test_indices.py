@@ -1,4 +1,4 @@
-"""What arguments are: arrays, indices, attributes; the operators' own files say what every index type means."""
+"""Kinds of arguments: arrays, indices and attributes. The operators' own files test every index type."""
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ def test_64_bit_arrays_made_under_x64_keep_their_meaning_after_it_is_off():
         jax.jit(lambda i: dml_jax.gather(X, i, 0))(indices)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)])
 def test_an_index_means_the_same_under_jit_unless_jax_narrows_an_argument(dtype, x64):
     """As a NumPy array, as a constant of a program, and as its argument, which without x64 has 32 bits."""

@@ -1,4 +1,4 @@
-"""What the page about JAX programs says of memory: with its settings the kernel clears few pages for a large result."""
+"""Memory settings of docs/jax_programs.md: with them, few page faults for a large result."""
 
 import os
 import platform
@@ -34,6 +34,7 @@ def cleared_pages(settings):
     return int(ran.stdout)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")
 @pytest.mark.skipif(
     not HUGE_PAGES.exists() or "[madvise]" not in HUGE_PAGES.read_text(), reason="nobody can ask for huge pages"

@@ -1,4 +1,4 @@
-"""How lowering/ is laid out: what imports what, how many variants there are, and that no operator needs one."""
+"""Structure of lowering/: its imports, the number of variants, and operators without any variant."""
 
 import ast
 import importlib.util

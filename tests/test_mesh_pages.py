@@ -1,4 +1,4 @@
-"""What the pages of operators say "On a mesh": which dimensions keep their sharding, and which need `out_sharding`."""
+"""Sections "On a mesh" of the operators' pages: dimensions that keep their sharding, or need `out_sharding`."""
 
 import jax
 import jax.numpy as jnp

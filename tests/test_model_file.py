@@ -1,4 +1,4 @@
-"""Whole models: syntax, references, bindings, memory; and what running one does to its buffers."""
+"""Model files: syntax, references, bindings, memory, and buffers after a run."""
 
 import os
 

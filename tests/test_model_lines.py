@@ -1,4 +1,4 @@
-"""The lines that faults of a model file are reported at."""
+"""Line numbers of the faults in a model file."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Memory that model files and graphs take: all is counted before it is taken, and nothing is taken in vain."""
+"""Memory of model files and graphs: counted before it is allocated, and nothing is allocated in vain."""
 
 import io
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Model files that are wrong on purpose: nothing but a ModelError comes out, nothing is run, read or written."""
+"""Broken model files: each raises a ModelError, and nothing is run, read or written."""
 
 import copy
 import json
@@ -313,6 +313,7 @@ def is_raw(said):
     return not {"\x1b", "\u202e"}.isdisjoint(said)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", ["gather.json", "graph.json", "photo.json"])
 def test_no_text_of_a_model_reaches_a_terminal_raw(name, tmp_path):
     """Each name, type, path and key in turn, wherever it stands: names are right then, all others are faults."""

@@ -76,6 +76,7 @@ def test_the_guide_names_five_commands():
     ]
 
 
+@pytest.mark.exhaustive
 def test_the_example_passes_its_own_tests_and_those_of_pages(clone):
     assert passed(clone, COMMANDS[0]) > 0
     of_pages = "-k 'roll or other_page' tests/test_new_operator.py tests/test_pictures.py"

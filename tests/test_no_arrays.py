@@ -1,4 +1,4 @@
-"""A function that takes no array, made up: what its result lies on, and what JAX's transformations make of it."""
+"""Operators without array arguments: the device of the result, and JAX's transformations."""
 
 import jax
 import jax.export

@@ -1,4 +1,4 @@
-"""Numbers that operators take beside arrays: the first few are compiled into programs; all arrive bit for bit."""
+"""Scalar arguments: the first few values are compiled into programs as constants; all arrive bit for bit."""
 
 from functools import partial
 
@@ -89,6 +89,7 @@ def test_integers_beyond_64_bits_are_the_floats_that_they_equal(numbers):
                 dml_jax.pad(jnp.ones(1, dtype), (1,), (0,), value=number)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int4", "bfloat16", "float8_e5m2", "float32", "complex64"])
 def test_numbers_of_all_types_arrive(dtype, nothing_known):
     x = jnp.zeros(3, dtype)

@@ -66,6 +66,7 @@ def test_what_does_not_fit(change, message):
 # Up to a stated number of boxes.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize("rows", sampled([1, 7, 40], [7]))
 @pytest.mark.parametrize("seed", sampled(range(5), [0]))

@@ -1,4 +1,4 @@
-"""Dispatchables that are ONNX models: buffers bound by tensor name, free sizes, outputs that the run sizes."""
+"""ONNX models as dispatchables: buffers bound by tensor name, free dimensions, outputs of dynamic size."""
 
 import sys
 

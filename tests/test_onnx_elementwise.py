@@ -77,6 +77,7 @@ def test_the_tables_have_every_row():
     assert {one.op_type for one in calls} == set(elementwise.OPERATORS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", sampled([np.float32, np.float16, jnp.bfloat16], [np.float16]))
 def test_floats_are_rounded_once(dtype):
     assert_rounded_once(DIFFERENTIABLE + STEPS, np.dtype(dtype), 8)

@@ -1,4 +1,4 @@
-"""What cannot be run is refused, in words: models, tensors beside them, calls, nodes, a missing package."""
+"""Errors of ONNX models: broken models, external data, calls and nodes, and a missing package."""
 
 import os
 import subprocess

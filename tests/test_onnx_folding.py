@@ -71,6 +71,7 @@ def product(build, rng):
     return proto, network.inputs, runtime(proto, network.inputs)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("seed", sampled(range(5), [0]))
 @pytest.mark.parametrize("build", [matmul, gemm, conv])
 def test_products_are_products_of_integers(build, seed, exhaustive):
@@ -137,6 +138,7 @@ def with_a_vector(network):
 IN_FLOATS = (along_the_sum, of_16_bits, long, by_input_channel, depthwise, with_floats, with_a_vector)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("build", IN_FLOATS)
 def test_what_is_not_folded_is_computed_in_floats(build):
     network = Network()

@@ -1,4 +1,4 @@
-"""The products, convolutions and normalizations that ONNX Runtime fuses: beside it, or beside loops in float64."""
+"""ONNX Runtime's fused matrix products, convolutions and normalizations: beside it, or beside loops in float64."""
 
 import jax.numpy as jnp
 import ml_dtypes

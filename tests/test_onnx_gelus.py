@@ -1,4 +1,4 @@
-"""The Gelus of ONNX Runtime, beside ONNX Runtime; what only DirectML's provider has, beside float64."""
+"""ONNX Runtime's Gelu operators, beside ONNX Runtime; those of DirectML's provider alone, beside float64."""
 
 from math import erf
 

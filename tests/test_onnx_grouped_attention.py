@@ -62,7 +62,7 @@ def grouped(seed):
     return inputs, attributes, np.arange(rows) < new[:, None], ends
 
 
-@pytest.mark.thinned(10)
+@pytest.mark.thinned(20)
 @pytest.mark.parametrize("seed", range(36))
 @pytest.mark.parametrize("dtype", sampled([np.float32, np.float16], [np.float32]))
 def test_group_query_attention(seed, dtype):

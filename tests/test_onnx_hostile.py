@@ -1,4 +1,4 @@
-"""ONNX models that somebody made to do harm: each is refused in words, and none of its names reaches a terminal raw."""
+"""Malicious ONNX models: each is refused with a message, and control characters of its names are escaped."""
 
 import os
 

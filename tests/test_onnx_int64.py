@@ -124,6 +124,7 @@ CALLS = {
 CONSTANTS = {"c": SMALL, "seven": np.int64(7), "axis": np.int64(1), "far": np.int64([[2**31, 0, 1]])}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_exact_or_refused(name):
     """`small` are bytes made int64; `ids` may be any number of 32 bits."""

@@ -75,6 +75,7 @@ def test_the_gradient_of_the_weights_is_that_of_differences():
     np.testing.assert_allclose(sum((gradient[n] * way[n]).sum() for n in way), slope, rtol=2e-2)
 
 
+@pytest.mark.exhaustive
 def test_derivatives_of_movement_and_layout_are_exact():
     """Every operator that moves data, upon another, in both directions of differentiation."""
     i, t = np.int32([[2, 0, 1]]), np.int32([[1], [0]])
@@ -466,6 +467,7 @@ OLD = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", OLD)
 def test_old_versions(name):
     opset, op_type, inputs, attributes, expected = OLD[name]
@@ -573,6 +575,7 @@ def test_floats_beyond_an_integer_are_cut_alike_as_constants_and_as_data(dtype):
     assert_same_bits(to_jax(model([node], {}, ["y"], {"x": CUT}))(), to_jax(model([node], {"x": CUT}, ["y"]))(CUT))
 
 
+@pytest.mark.exhaustive
 def test_integers_that_float32_cannot_hold_are_refused_while_x64_is_off():
     x = np.int32([16777217])
     for node in (

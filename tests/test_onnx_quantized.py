@@ -1,4 +1,4 @@
-"""Operators on integers that stand for numbers, of ONNX and of ONNX Runtime, beside ONNX Runtime."""
+"""Quantised operators of ONNX and ONNX Runtime, beside ONNX Runtime."""
 
 import re
 
@@ -29,6 +29,7 @@ def assert_agree(name, actual, wanted):
         assert abs(actual.astype(int) - wanted.astype(int)).max(initial=0) <= 1
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", sampled(range(30), [0]))
 @pytest.mark.parametrize("name", [*DRAWS, *MICROSOFTS])
 def test_agrees_with_onnx_runtime(name, seed):
@@ -66,6 +67,7 @@ def test_bytes_are_multiplied_as_int8_on_a_gpu(name):
     assert "stablehlo.convolution" not in text
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", ["ConvInteger", "MatMulInteger", "QLinearAdd", "QLinearAveragePool", "QLinearConv"])
 def test_batches_of_traced_bytes(name):
     proto, inputs = drawn(name, 2)

@@ -63,7 +63,7 @@ def cut_off(x, dtype):
     return np.array([int(number) for number in x.ravel()], dtype).reshape(x.shape)
 
 
-@pytest.mark.parametrize(("law", "which"), spread(LAWS, LAWS, 3))
+@pytest.mark.parametrize(("law", "which"), spread(LAWS, LAWS, 6))
 def test_the_nearest_element_is_that_of_rationals(law, which):
     """144 pairs of sizes, three of them as one node, with every rounding."""
     calls, wanted = [], []
@@ -86,6 +86,7 @@ def test_whole_positions_and_ties():
     assert made[1][4] == 15
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_sizes_that_keep_the_aspect_ratio(policy):
     """Along some axes, whose order is any; the others stay."""
@@ -124,7 +125,7 @@ def test_scales_mean_the_float32_of_the_file():
         np.testing.assert_array_equal(made, expected, err_msg=str(one))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int32, np.uint32, np.int64])
 def test_linear_sums_of_integers_are_those_of_rationals(dtype):
     """The fraction is cut off: of 48 nothing, although floats make it 47.999996."""
@@ -157,6 +158,7 @@ def test_linear_weights_far_from_the_first_element():
     np.testing.assert_allclose(made, exact.astype(float), atol=1e-6)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("attributes", [{"mode": "cubic"}, {"mode": "linear", "antialias": 1}], ids=str)
 def test_one_number_everywhere_stays(attributes):
     """Weights of floats add up to a little less than 1, whose fraction is not cut off."""

@@ -101,6 +101,7 @@ def test_the_sdist_builds_the_same_wheel(unpacked, wheel, folder):
         assert {i.filename: i.CRC for i in again.infolist()} == {i.filename: i.CRC for i in wheel.infolist()}
 
 
+@pytest.mark.exhaustive
 def test_the_sdist_runs_its_tests(unpacked):
     """Some that read files all over it; they import the package that lies beside them."""
     pytest_quietly = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
@@ -202,6 +203,7 @@ def installed(*names: str) -> Iterator[Path]:
         yield from (Path(str(distribution.locate_file(top))) for top in sorted(tops))
 
 
+@pytest.mark.exhaustive
 def test_functions_and_batches_need_nothing_else(bare, folder):
     """Two programs that use them all run in the bare environment, which is bare."""
     code = f"""
@@ -231,6 +233,7 @@ NEEDS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("extra", NEEDS)
 def test_what_an_extra_has_says_how_to_install_it(bare, folder, extra):
     done = run(bare / "python", *NEEDS[extra], cwd=folder)

@@ -1,4 +1,4 @@
-"""The pictures of docs/pictures: they are what is drawn today, and say what NumPy says."""
+"""Pictures of docs/pictures: they are up to date, and agree with NumPy."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""What the project says about itself: its stability, security, changelog and citation."""
+"""Project files: stability, security, changelog and citation."""
 
 import datetime
 import importlib

@@ -1,4 +1,4 @@
-"""Programs are compared: equal however they are divided into functions, different wherever they compute otherwise."""
+"""benchmarks.programs: equal programs compare equal however they are divided into functions, others do not."""
 
 import shutil
 from base64 import b64decode, b64encode
@@ -123,10 +123,8 @@ del operators.scatter_nd
 """
 
 
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [pytest.param("", 0, id="unchanged", marks=pytest.mark.exhaustive), pytest.param(CHANGED, 1, id="changed")],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("change", "status"), [("", 0), (CHANGED, 1)], ids=["unchanged", "changed"])
 def test_trees_are_compared(change, status, tmp_path, capfd):
     shutil.copytree(Path(dml_jax.__file__).parent, tmp_path / "dml_jax")
     with open(tmp_path / "dml_jax" / "__init__.py", "a") as file:
@@ -137,6 +135,7 @@ def test_trees_are_compared(change, status, tmp_path, capfd):
     assert ("stablehlo.negate" in output) == ("has no attribute 'scatter_nd'" in output) == bool(status)
 
 
+@pytest.mark.exhaustive
 def test_bad_usage(tmp_path, capfd):
     with pytest.raises(SystemExit) as caught:
         programs.main(["no-such-commit"])

@@ -45,6 +45,7 @@ DERIVED = [*[("float32", r) for r in EVERY_REDUCTION], *HALF, *COMPLEX]
 
 
 # A part has every mode and three of the four shapes.
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("case", "which"), spread(DERIVED, [DERIVED[0], COMPLEX[1], HALF[2], DERIVED[3]], 4))
 def test_derivatives_against_formulae(case, which):
     """Of sums 1, of products the product of all others, zeros or not, and of extremes a part for each that ties."""
@@ -65,7 +66,7 @@ def test_derivatives_against_formulae(case, which):
     assert set().union(*(zeros for *_, zeros in expected)) >= {0, 1, 2}
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "reduction", sampled(EVERY_REDUCTION, ["mul", "max"])
 )  # "add" is linear, and "min" is as "max"
@@ -90,6 +91,7 @@ def test_derivatives_under_vmap_and_forwards(reduction, include_self):
         np.testing.assert_allclose(forwards, backwards, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives(exhaustive):
     """Of a product; a sum has none."""
     x, updates = np.random.default_rng(4).normal(size=(2, 2, 3))

@@ -31,6 +31,7 @@ import dml_jax
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", sampled(EVERY_TYPE, SAMPLE))
 def test_every_type_against_exact_numbers(dtype, exhaustive):
     """Whole numbers give the same bits; others are rounded once by narrow floats, and at every step by wide ones.
@@ -69,6 +70,7 @@ def test_every_type_against_exact_numbers(dtype, exhaustive):
             assert (abs(exact(actual) - found) <= bound.astype(float)).all()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("form", ["plain", "sorted_segments", "cache_chunks", "gather_side_sum"])
 def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
     """One by one in bfloat16 they would stop at 256."""
@@ -103,7 +105,7 @@ COMBINED_SAMPLE = [
 ]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("case", sampled(COMBINED, COMBINED_SAMPLE), ids=str)
 def test_extremes_of_special_numbers(case):
     """All triples: what is there, and two updates."""
@@ -155,6 +157,7 @@ def test_a_mean_of_integers_rounds_towards_minus_infinity(dtype):
     assert_same_bits(found, np.array([total // 101 for total in wrapped], dtype))
 
 
+@pytest.mark.exhaustive
 def test_what_no_update_addresses_keeps_its_bits():
     """Also where updates are left out; the one that is addressed does not."""
     x = np.uint32([0x7FC01234, 0x80000000, 0x00000001, 0x3F800000]).view(np.float32)
@@ -200,6 +203,7 @@ def test_no_tracer_outlives_its_trace():
             jax.jit(lambda x, call=call: jax.vjp(call, x)[1](call(x)))(x)
 
 
+@pytest.mark.exhaustive
 def test_without_jit_and_with_numpy_arrays(exhaustive):
     x, at = np.float32([[1, 2], [3, 4]]), np.int32([[1]])
     every = (("mul", [9, 16]), ("min", [3, 4]), ("add", [6, 8]))

@@ -161,6 +161,7 @@ def named(line):
     return f"{line.theirs}, sizes {line.sizes}"
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("line", SAME, ids=named)
 def test_a_call_has_the_numbers_of_the_library(line, exhaustive):
     """By default two of the sizes, other ones from line to line."""
@@ -173,6 +174,7 @@ def test_a_call_has_the_numbers_of_the_library(line, exhaustive):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5, err_msg=str(given["x"].shape))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("line", NONE, ids=named)
 def test_no_call_of_the_page_has_the_numbers(line):
     """No other one of its table, but the one that the note names, if the note is a call."""

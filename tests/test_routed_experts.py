@@ -74,6 +74,7 @@ def assert_is_the_loop(actual, parameters, tokens, cotangent, capacity, devices)
         np.testing.assert_allclose(gradient, plain, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.thinned(2)
 @every_layer
 def test_a_layer_is_the_loop_over_tokens(name):
     layer, capacity = LAYERS[name]
@@ -94,6 +95,7 @@ def test_narrow_tokens_choose_experts_by_logits_of_float32():
     np.testing.assert_allclose(np.float64(weight), chosen, rtol=2**-8)
 
 
+@pytest.mark.thinned(2)
 @every_layer
 def test_on_a_mesh_tokens_and_experts_meet_by_all_to_all(name):
     """Nothing else is sent, but for the gradient of the router, which every device has."""
@@ -133,6 +135,7 @@ def test_transposes_read_rows_or_write_them_once(step, written):
     assert bool(re.search(r"= [fu]32\S+ gather\(", text)) == (not written)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("factor", sampled([0.5, 1.25, 8], [1.25]))
 def test_the_program_counts_and_learns(factor):
     text = printed(routed_experts, "--capacity-factor", factor, "--steps", 20)

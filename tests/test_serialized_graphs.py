@@ -453,6 +453,7 @@ SMALL = SerializedGraph(
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("value", "which"), spread([0, 1, 0x7F, 0xFF], [0, 1, 0x7F, 0xFF], 3))
 def test_any_byte_may_be_wrong(value, which):
     content = encode(SMALL)

@@ -1,4 +1,4 @@
-"""An argument that should be static, and was traced by a jitted function around the call: the error says what to do."""
+"""Traced values of static arguments: the error tells the caller what to do."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What every struct of the catalogue promises: rules, feature levels, JSON, DirectML's examples, any strides.
+"""Properties of every struct of the catalogue: rules, feature levels, JSON, DirectML's examples, any strides.
 
 The descriptors come from the operators' own test files.
 """

@@ -1,4 +1,4 @@
-"""Numbers beside arrays, such as fill values, that are traced: scalars of the type of the data, with derivatives."""
+"""Traced scalar arguments, such as fill values: type of the data, and derivatives."""
 
 import jax
 import jax.numpy as jnp

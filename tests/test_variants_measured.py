@@ -1,4 +1,4 @@
-"""benchmarks.variants: random programs, whose results are compared with plain's, and what is told of them."""
+"""benchmarks.variants: random programs, compared with the plain form, and reports."""
 
 import json
 import random
@@ -23,6 +23,7 @@ def few_samples(monkeypatch):
     monkeypatch.setattr(variants, "EFFORT", Effort(rounds=1, seconds=1e-4))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("group", GROUPS)
 def test_programs_of_every_group_are_measured(group):
     for seed in range(2):

@@ -70,6 +70,7 @@ def test_the_source_and_the_licence_of_every_vector_are_named():
     assert origins == {*re.findall(row, page, re.MULTILINE)}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", LEGAL, ids=[f"{i}: {c['name']}" for i, c in enumerate(LEGAL)])
 def test_vector(case):
     arrays = {name: array(tensor) for name, tensor in case["inputs"].items()}

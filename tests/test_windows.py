@@ -1,4 +1,4 @@
-"""The variants of windows: each against loops over windows, the plain meaning too, on every platform."""
+"""Variants of window operations, each against loops over windows, on every platform."""
 
 from functools import partial
 
@@ -41,6 +41,7 @@ def traced(form, function):
     return call
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("form", ["chosen", "slices", "plain"])
 def test_elements_are_copied_bit_for_bit(form):
     def calls():
@@ -53,6 +54,7 @@ def test_elements_are_copied_bit_for_bit(form):
     assert_calls_agree(calls())
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("form", ["chosen", "slices", "plain"])
 def test_elements_are_added_up(form):
     def calls():
@@ -76,6 +78,7 @@ def test_the_greatest_elements(form):
     assert_calls_agree(calls())
 
 
+@pytest.mark.thinned(2)
 @FORMS
 @pytest.mark.parametrize("pool", [average_pooling, lambda x, **given: max_pooling(x, **given)[0]], ids=["mean", "max"])
 def test_derivatives_of_pooling(form, pool):

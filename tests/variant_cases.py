@@ -27,7 +27,7 @@ NUMBERS = ("uint8", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "c
 DTYPES = ("bool", *NUMBERS)
 FLOATS = ("bfloat16", "float16", "float32")
 WIDE = ("float64", "int64")
-SOME = 16  # programs of an operator, by default
+SOME = 8  # programs of an operator, by default
 # On an accelerator arrays are large enough for vectorised loops; a compiler was seen to get words of bytes wrong there.
 MANY = 1 if jax.default_backend() == "cpu" else 48
 
@@ -78,7 +78,7 @@ def forward(function, _):
 
 
 def gradient(function, data):
-    """What flows back to all data from the result itself."""
+    """Gradients of all data, with the result as cotangent."""
 
     def pulled_back(*arrays):
         def of_data(*some):
@@ -465,15 +465,27 @@ def calls_by_operation(*, every):
     return calls
 
 
+# The operators whose large calls choose the rarest variant of an operation: every other call tried is one of theirs.
+RAREST = {"move": "tile", "gather": "gather_elements", "scatter_reduce": "gather"}
+
+
 def calls_that_choose(operation, *, every):
     """Large calls of operators of which some small call is of the operation."""
     operators = {call.operator for call in calls_by_operation(every=every).get(operation, ())}
-    return [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
+    calls = [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
+    turns = Counter()
+
+    def turn(call):
+        is_rare = call.operator == RAREST.get(operation)
+        turns[is_rare] += 1
+        return turns[is_rare]
+
+    return sorted(calls, key=turn)
 
 
 @cache
 def choices_on(platform, call):
-    """What is chosen in a call on a platform; operations share calls."""
+    """The variants that a call chooses on a platform; operations share calls."""
     return choices_in(call, platform)
 
 

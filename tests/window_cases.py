@@ -1,4 +1,4 @@
-"""What the tests of unfold, fold and pooling share: loops over windows, and random ones."""
+"""Oracles of unfold, fold and pooling: loops over windows, and random windows."""
 
 from math import prod
 

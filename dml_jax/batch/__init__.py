@@ -1,4 +1,4 @@
-"""Functions over .npy files larger than memory, batch by batch; an interrupted job can be continued."""
+"""Batch processing of .npy files larger than memory; an interrupted job resumes where it stopped."""
 
 from .batch_map import Progress, map_batches
 from .errors import BatchError

@@ -1,4 +1,4 @@
-"""One compiled function for every batch: sharded over the local devices, into buffers that are used again."""
+"""`BatchFunction`: compiles a function once for all batches, shards it over the local devices, reuses its buffers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
 
 
 class BatchFunction:
-    """`fn` for batches of one size.
+    """A function compiled for batches of one size.
 
     Every device has rows of its own, with which `fn` runs as on one device: XLA puts no communication between them.
 
@@ -62,7 +62,7 @@ class BatchFunction:
         self.item: tuple[int, ...] = self._result.shape[1:]
 
     def jitted(self) -> Callable[..., jax.Array]:
-        """Returns a function of an output that is no longer needed and of one NumPy array per source.
+        """Returns the jitted function; it takes an output to overwrite, and one NumPy array per source.
 
         The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch.
         """
@@ -84,12 +84,12 @@ class BatchFunction:
 
     @contextmanager
     def _own_context(self) -> Iterator[None]:
-        """Also where the caller has set another mesh, or disabled what divides and compiles `fn`."""
+        """Shields the block from the caller's context: a mesh, or disabled jit."""
         with jax.set_mesh(self._mesh), jax.disable_jit(False):
             yield
 
     def new_output(self) -> jax.Array:
-        """A buffer for one result."""
+        """A new buffer for one result."""
         zeros = np.zeros(self._result.shape, self.dtype)
         return jax.device_put(zeros, self._split, may_alias=False)
 
@@ -109,7 +109,7 @@ def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], share
 
 
 def _devices(rows: int) -> list[Any]:
-    """The devices that share a batch: all, but no more CPU devices than rows, as they share cores and memory.
+    """The devices that share a batch: all of them, but no more CPU devices than rows, because these share cores.
 
     Where the caller has chosen a default device, that one alone.
     """

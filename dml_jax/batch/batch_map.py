@@ -27,13 +27,13 @@ from .progress_recorder import Recorder
 __all__ = ["Progress", "map_batches"]
 
 
-# What has rows: a file, an array, arrays one after another.
+# Inputs with rows: a file, an array, an iterator of arrays.
 Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
     Args:
       rows: written so far, also by earlier runs; if several processes share the work, only those of this process.
@@ -224,7 +224,7 @@ def _rows(sources: Sequence[Source], share: Share) -> int | None:
     return next(iter(known.values()), None)
 
 
-# What some arguments must be: the types, and in words.
+# The types of some arguments, and their names in messages.
 _KINDS: Mapping[str, tuple[Any, str]] = {
     "fn": (Callable, "a function"),
     "output": (str | os.PathLike, "a path"),

@@ -1,4 +1,4 @@
-"""`Source`: where batches come from, which is a .npy file, an array, or an iterator of arrays."""
+"""`Source`: a stream of batches from a .npy file, an array, or an iterator of arrays."""
 
 import itertools
 import mmap
@@ -46,7 +46,7 @@ class Source(Protocol):
         ...
 
     def identity(self) -> dict[str, Any] | None:
-        """Returns what shows that the operand is the same when a run is continued; None if it cannot be read again."""
+        """Returns a fingerprint by which a resumed run recognizes the operand; None if it cannot be read again."""
         ...
 
     def check(self) -> None:
@@ -152,7 +152,7 @@ class ArraySource:
 
 
 class IteratorSource:
-    """An iterator of arrays with any leading sizes, which are cut and joined into batches."""
+    """An iterator of arrays of any leading size; they are split and joined into batches."""
 
     def __init__(self, name: str, arrays: Iterable[Any]):
         self.name: str = name

@@ -1,4 +1,4 @@
-"""The error of a job that cannot start or go on, where nothing is wrong with the operator."""
+"""`BatchError`: a job cannot start or go on, though the operator is right."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,12 @@ __all__ = ["BatchError", "os_errors_told"]
 
 
 class BatchError(Exception):
-    """A file, a folder, a disk or another process stands in the way; what was done so far is kept."""
+    """A file, a folder, a disk or another process stops the job; its finished rows are kept."""
 
 
 @contextmanager
 def os_errors_told(path: Path, what: str, then: str = "") -> Iterator[None]:
-    """Turns an OSError of the block into a BatchError.
+    """Context manager that turns an OSError into a BatchError.
 
     Args:
       path: the file that the block works on.

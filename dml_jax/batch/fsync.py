@@ -1,4 +1,4 @@
-"""Calls of the system that write all of the bytes, and make a file, or its name, survive a loss of power."""
+"""Durable writes: system calls repeated until all bytes are written, and fsync of files and folders."""
 
 import os
 from collections.abc import Callable
@@ -32,6 +32,6 @@ def append(file: int, content: bytes) -> None:
 
 
 def begin_writing_back(file: int, offset: int, size: int) -> None:
-    """Starts to bring these bytes to the disk and does not wait, so that less is left to do in the end."""
+    """Starts writing these bytes back to the disk and does not wait, so that the final fsync has less to do."""
     if hasattr(os, "posix_fadvise") and size:  # macOS has none
         os.posix_fadvise(file, offset, size, os.POSIX_FADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""`Hosts`: the processes that share a job, and how they connect to each other."""
+"""`Hosts`: the processes that share a job, connected by `jax.distributed`."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""A job of `map_batches` on the disk: it is opened, continued where an earlier run stopped, and finished."""
+"""A job of `map_batches` on the disk: opens it, resumes an earlier run, and finishes it."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Job:
-    """What a job writes, and what it is computed from.
+    """The output of a job and the inputs that it is computed from.
 
     Args:
       output: the file.
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The facts as a progress file keeps them."""
+        """The job as its progress file records it."""
         output = {"dtype": str(self.dtype), "shape": [self.total, *self.item]}
         process = {"index": self.share.index, "of": self.share.count}
         return json.loads(json.dumps({**self.facts, "output": output, "process": process}))
@@ -78,7 +78,7 @@ class Job:
 
     @property
     def size(self) -> int | None:
-        """How many bytes the output has; None until an iterator ends."""
+        """The size of the output in bytes; None until an iterator ends."""
         return file_size(self.dtype, self.item, self.total)
 
     @property
@@ -133,7 +133,7 @@ class Run:
         self.clear()
 
     def clear(self) -> None:
-        """Deletes the progress files of all processes, and last its own, which says that the output is complete."""
+        """Deletes the progress files of all processes; its own is last, and says that the output is complete."""
         for path in self.job.progress_paths():
             if path != self.journal.path:
                 path.unlink(missing_ok=True)
@@ -180,7 +180,7 @@ def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
 
 
 def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
-    """Returns the partial output, None if nothing is left to do, and how many rows of this process it has."""
+    """Returns the partial output, or None if nothing is left to do, and how many rows it has of this process."""
     same = journal.job == job.record and not restart
     if same and not os.path.lexists(partial_path(job.output)) and _is_finished(job):
         # The last run was ended between the renaming and the end.
@@ -236,7 +236,7 @@ def _has_header(job: Job) -> bool:
 
 
 def _clear_strangers(job: Job, restart: bool) -> None:
-    """Removes progress files that a run with another number of processes has left, if `restart` is given.
+    """With `restart`, removes the progress files of a run with another number of processes.
 
     Raises:
       BatchError: there are some, and `restart` is not given.

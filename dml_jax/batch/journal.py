@@ -1,4 +1,4 @@
-"""The progress file of a job: locked while the job runs, and a line for every number of rows that is safely written."""
+"""Progress file of a job: an append-only journal of the rows written, locked while the job runs."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ __all__ = ["Journal", "Record", "progress_path", "read_record"]
 
 
 def progress_path(output: Path, process: int, processes: int) -> Path:
-    """Where a process records how far it is."""
+    """The progress file of a process."""
     return output.with_name(f"{output.name}.progress{f'.{process}' if processes > 1 else ''}")
 
 
@@ -48,7 +48,7 @@ class Record:
 
     @property
     def finished(self) -> Any:
-        """What identifies the file that was about to be renamed; None if no run came so far."""
+        """The identity of the file that was about to be renamed; None if no run came so far."""
         return next((line["finished"] for line in self._lines if "finished" in line), None)
 
 
@@ -87,7 +87,7 @@ class Journal(Record):
                 raise
 
     def begin(self, job: Mapping[str, Any], token: str) -> None:
-        """Forgets everything, and records what is now worked on."""
+        """Truncates the file, and records the job at hand."""
         with self._told():
             os.ftruncate(self._file, 0)
             self._lines = []
@@ -149,7 +149,7 @@ def _content(file: int) -> bytes:
 
 
 def _line(facts: Mapping[str, Any]) -> bytes:
-    """Returns the line for some facts: a JSON object, which has its own checksum."""
+    """Returns a line: a JSON object with a checksum."""
     return json.dumps({**facts, SUM: _checksum(facts)}).encode() + b"\n"
 
 
@@ -158,7 +158,7 @@ def _checksum(facts: Mapping[str, Any]) -> int:
 
 
 def _parsed(content: bytes) -> list[dict[str, Any]]:
-    """Returns the lines that are as they were written; none if the first one is not."""
+    """Returns the lines whose checksum is right; none if the first line is wrong."""
     lines = [facts for text in content.splitlines() if (facts := _facts(text)) is not None]
     return lines if lines and {"job", "token"} <= lines[0].keys() else []
 

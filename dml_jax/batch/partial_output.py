@@ -1,4 +1,4 @@
-"""`Partial`: an output that is being written under a temporary name; it is renamed when it is complete."""
+"""`Partial`: an unfinished output under a temporary name, renamed once complete."""
 
 import errno
 import hashlib
@@ -30,7 +30,7 @@ def partial_path(output: Path) -> Path:
 
 
 def file_size(dtype: np.dtype, item: tuple[int, ...], rows: int | None) -> int | None:
-    """Returns how many bytes an output has, complete or not; None where the end of an iterator will tell."""
+    """Returns the size of an output in bytes, complete or not; None until an iterator ends."""
     if rows is None:
         return None
     size = len(header_bytes(dtype, (rows, *item))) + rows * dtype.itemsize * prod(item)
@@ -64,7 +64,7 @@ def create(output: Path, job: str, size: int | None) -> str:
 
 
 def _new(path: Path) -> int:
-    """Opens a new file in place of one that a crash has left, but in place of nothing that a crash does not leave."""
+    """Opens a new file; replaces only a file of the kind that a crash leaves behind."""
     with os_errors_told(path, _NOT_WRITTEN):
         with suppress(FileNotFoundError):
             os.close(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW))
@@ -103,7 +103,7 @@ def token_of(output: Path, size: int | None) -> str | None:
 
 
 def is_output(output: Path, known: list[int] | None) -> bool:
-    """Whether the file of that name is the one that a run has completed, which `known_by` identified.
+    """Whether the file of that name is the one that a run completed and identified by `known_by`.
 
     Raises:
       BatchError: the folder cannot be read.
@@ -170,7 +170,7 @@ class Partial:
         return offset - first
 
     def sync(self) -> None:
-        """Returns when all that was written is on the disk.
+        """Waits until all written rows are on the disk.
 
         Raises:
           BatchError: the disk is full; or the file has lost its name or its size, so that what is on the disk is of
@@ -188,7 +188,7 @@ class Partial:
             raise BatchError(f"{self.path}: the file was cut off while it was written; run the same again")
 
     def is_complete(self) -> bool:
-        """Whether it has its header: all rows were written before that, by every process."""
+        """Whether the file has its header, which is written after all rows of every process."""
         header = self._header(self._rows or 0)
         with self._told(0):
             return os.pread(self._file, len(header), 0) == header
@@ -205,7 +205,7 @@ class Partial:
         return self.known_by()
 
     def rename(self) -> None:
-        """Gives the file its name; another process may have been faster."""
+        """Renames the file to its final name; another process may have done so before."""
         with os_errors_told(self.output, _NOT_WRITTEN, _KEPT):
             try:
                 os.replace(self.path, self.output)
@@ -215,7 +215,7 @@ class Partial:
             sync_folder(self.output.parent)
 
     def known_by(self) -> list[int]:
-        """Returns what identifies the file under any name: its inode and its size."""
+        """Returns the identity of the file under any name: its inode and its size."""
         with self._told(0):
             status = os.fstat(self._file)
         return [status.st_ino, status.st_size]

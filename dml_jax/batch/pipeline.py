@@ -1,4 +1,4 @@
-"""Reading, computing and writing at the same time, over a fixed number of batches."""
+"""A pipeline of three threads that read, compute and write, with a fixed number of batches in memory."""
 
 import queue
 import threading
@@ -69,7 +69,7 @@ class _Stages:
             self.outputs.put(None)
 
     def fail(self, error: BaseException) -> None:
-        """Keeps an error, and lets all stages come to rest."""
+        """Keeps an error, and stops all stages."""
         self.errors.append(error)
         self.stop.set()
 
@@ -89,7 +89,7 @@ class _Stages:
             self.ready.put(None)
 
     def compute(self, compute: Callable[..., Any], new_output: Callable[[], Any], report: Callable[[], None]) -> None:
-        """Starts to compute each batch that is read, into an output that is written already."""
+        """Starts the computation of each batch, into the buffer of a result that is already written."""
         while (batch := self.ready.get()) is not None and not self.stop.is_set():
             old = self.outputs.get()
             count, arrays = batch

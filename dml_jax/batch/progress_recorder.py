@@ -1,4 +1,4 @@
-"""`Recorder`: a thread that records at intervals how many rows are on the disk."""
+"""`Recorder`: a thread that records the number of rows on the disk at intervals."""
 
 import threading
 from types import TracebackType
@@ -29,11 +29,11 @@ class Recorder:
 
     @property
     def rows(self) -> int:
-        """Written so far, recorded or not."""
+        """The rows written so far, recorded or not."""
         return self._rows
 
     def wrote(self, rows: int) -> None:
-        """Adds rows that were written behind the others.
+        """Adds rows that were written after the others.
 
         Raises:
           Exception: the error that stopped the recording.

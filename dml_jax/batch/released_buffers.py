@@ -1,4 +1,4 @@
-"""`Lent`: waits until JAX has released the memory of batches that it was given."""
+"""`Lent`: waits until JAX has released the memory of earlier batches."""
 
 import time
 import weakref
@@ -13,13 +13,13 @@ PATIENCE = 5.0  # seconds; more than a garbage collection of JAX ever takes
 
 
 class Lent:
-    """The batches that one source has handed out. JAX releases an array a little after the work on it has ended."""
+    """The batches that one source has passed to JAX, which releases an array some time after its work has ended."""
 
     def __init__(self) -> None:
         self._owners: list[weakref.ref] = []
 
     def add(self, owner: Any) -> None:
-        """Adds a batch: the object whose end frees its memory."""
+        """Adds a batch, by the object that frees its memory when it is collected."""
         self._owners.append(weakref.ref(owner))
 
     def wait(self, most: int) -> None:

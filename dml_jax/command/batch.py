@@ -1,4 +1,4 @@
-"""`dml-jax batch`: the group of one subcommand per operator, and the options that all of them have."""
+"""`dml-jax batch`: a group with one subcommand per operator, and the options that they share."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Operators(click.Group):
 
 
 def _sentence(line: str) -> str:
-    """The first line of a docstring, up to what it adds."""
+    """The first clause of a docstring, up to a semicolon."""
     return line.partition(";")[0].rstrip(".") + "."
 
 
@@ -132,7 +132,7 @@ _COMMON = (
 
 
 def _shared_options(operands: Sequence[str]) -> list[click.Option]:
-    """`--shared`, where another operand is left that has items."""
+    """The option `--shared`; none for a single operand, which must have the items."""
     option = click.Option(
         ["--shared"],
         multiple=True,

@@ -1,4 +1,4 @@
-"""Makes a subcommand's options for each operator: arrays become files, and attributes become options."""
+"""Derives the options of a subcommand from an operator: a file per array, an option per attribute."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class BatchOperator:
         return self.function.kinds[argument_of(port)].read is as_indices
 
 
-# What an option says of an item; others say what the docstring does. And an example of it, where it is required.
+# Help of options that apply per item; other options take theirs from the docstring. An example, if required.
 _HELP = {
     "axis": "Dimension of an item, from 0; a negative number counts from the end.",
     "fill_value": "What an index out of range reads with --mode fill; 0 if left out.",

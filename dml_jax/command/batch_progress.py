@@ -1,4 +1,4 @@
-"""How far a batch job is: a progress bar, and what Ctrl-C does to the job."""
+"""Progress bar and Ctrl-C handling of a batch job."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ProgressBar:
         self._task = self._bar.add_task(output.name, total=1, speed=0.0)
 
     def show(self, progress: Progress) -> None:
-        """Moves the bar; the first time it says where an earlier run has stopped."""
+        """Moves the bar; the first call prints where an earlier run stopped."""
         if not self._has_begun and progress.resumed:
             said = f"{self._output}: continues from item {progress.resumed} of {progress.total}"
             self._bar.console.print(said, markup=False, highlight=False, soft_wrap=True)

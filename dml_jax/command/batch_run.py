@@ -139,7 +139,7 @@ def _hosts(coordinator: str | None, count: int | None, index: int | None) -> Hos
     return Hosts(coordinator, index, count)
 
 
-# What messages of the library call the arguments of `map_batches`, and what they are here.
+# Options by the names of `map_batches`' arguments in the library's messages.
 _OPTIONS = {
     "overwrite=True": "--overwrite",
     "restart=True": "--restart",

@@ -124,7 +124,7 @@ def _draw(picture: Path, checked: _Checked) -> None:
 
 @dataclass(frozen=True)
 class _Checked:
-    """What `check` finds in one file.
+    """The findings of `check` in one file.
 
     Args:
       path: the file.
@@ -141,7 +141,7 @@ class _Checked:
     graphs: Mapping[str, GraphDesc] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """What `check --json` prints of the file."""
+        """The entry of this file in the output of `check --json`."""
         return {
             "path": str(self.path),
             "valid": not self.faults,
@@ -177,7 +177,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
 
 
 def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
-    """Yields the operators of what is dispatched: the place of each in it, and its type."""
+    """Yields the place and the type of each operator in a dispatchable."""
     from ..graphs.graph_desc import GraphDesc
 
     if not isinstance(desc, GraphDesc):

@@ -25,7 +25,7 @@ CPU_DEVICES = click.IntRange(1, 4096)  # as many as any host has cores
 
 
 def arrange_cpu_devices(count: int | None) -> None:
-    """Lets JAX make so many devices of the CPU; None is one per core, unless the environment says how many.
+    """Divides the CPU into `count` devices of JAX; None means one per core, unless the environment sets a number.
 
     XLA gives an operator the square root of the cores as threads on each device, or one: several use all cores.
 
@@ -53,7 +53,7 @@ def cores() -> int:
 
 
 def measured_kind() -> str:
-    """Returns the kind of device that is measured: of a CPU, which JAX calls `cpu`, the model that Linux names."""
+    """Returns the kind of the measured device. JAX calls every CPU `cpu`, so a CPU has the model name of Linux."""
     import jax
 
     if jax.default_backend() != "cpu":
@@ -90,12 +90,12 @@ def local_devices() -> int:
 
 
 def label(device: Any) -> str:
-    """Returns the name of a device, which is listed and which `choose` searches."""
+    """Returns the name of a device, as it is listed and as `choose` searches it."""
     return f"{device.device_kind} ({device.platform}:{device.id})"
 
 
 def choose(part: str) -> Any:
-    """The first device whose label has the part in it, whatever its case.
+    """Returns the first device whose label contains `part`, in upper or lower case.
 
     Raises:
       UsageError: there is none.

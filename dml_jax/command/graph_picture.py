@@ -1,4 +1,4 @@
-"""`dml-jax check --picture`: the graphs of a model file as a file, SVG or DOT by the ending of its name."""
+"""`dml-jax check --picture`: draws the graphs of a model file as SVG or DOT, by the file's extension."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SVG, DOT = ".svg", (".dot", ".gv")
 
 
 class PictureFile(click.Path):
-    """The name of a picture, .svg, or of DOT text, .dot or .gv."""
+    """The path of a picture, .svg, or of DOT text, .dot or .gv."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)

@@ -1,4 +1,4 @@
-"""Names of operators for shells and help, from the syntax trees of their files: importing these would import JAX."""
+"""Operator names for shell completion and help, parsed from source: importing the operators would import JAX."""
 
 import ast
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ _ARRAYS = {"Data", "DataList", "Condition", "Indices", "ScalarIndices"}
 
 @cache
 def struct_names() -> dict[str, str]:
-    """Returns DirectML's operators, each with what it does."""
+    """Returns DirectML's operators, each with its first line of help."""
     return {name: does for statement in _statements() for name, does in _structs(statement)}
 
 
 @cache
 def function_names() -> dict[str, str]:
-    """Returns the functions that take arrays and return one array, each with what it does."""
+    """Returns the functions that take arrays and return one array, each with its first line of help."""
     functions = (statement for statement in _statements() if isinstance(statement, ast.FunctionDef))
     return {
         function.name: _first_line(function)
@@ -32,7 +32,7 @@ def function_names() -> dict[str, str]:
 
 
 def items(names: dict[str, str], begun: str) -> list[CompletionItem]:
-    """Returns the completions of what was begun, for a shell."""
+    """Returns the shell completions of the prefix `begun`."""
     return [CompletionItem(name, help=does) for name, does in sorted(names.items()) if name.startswith(begun)]
 
 
@@ -43,7 +43,7 @@ def _statements() -> Iterator[ast.stmt]:
 
 
 def _structs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    """Yields the operators that a class, or a table of elementwise ones, defines, each with what it does."""
+    """Yields the operators that a class, or a table of elementwise ones, defines, each with its first line of help."""
     match statement:
         case ast.ClassDef():
             name, separator, does = _first_line(statement).partition("_OPERATOR_DESC: ")

@@ -88,7 +88,7 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
 
 
 def _as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict[str, Any]:
-    """Returns what `--json` prints about operators."""
+    """Returns the operators as `--json` prints them."""
     from ..core.tensors.tensor_desc import FIELDS, TENSOR
 
     return {
@@ -146,7 +146,7 @@ def _table(*columns: str) -> Table:
 
 
 def _console() -> Console:
-    """Returns a console as wide as the terminal; without a terminal no line is broken."""
+    """Returns a console as wide as the terminal; without a terminal it wraps no line."""
     from rich.console import Console
 
     console = Console()

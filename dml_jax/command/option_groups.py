@@ -1,4 +1,4 @@
-"""A command whose help lists its options in groups, and which takes other spellings of them."""
+"""A Click command whose help lists options in groups, and whose options may have aliases."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -64,7 +64,7 @@ class Milliseconds(click.ParamType):
 
 
 class Named(click.ParamType):
-    """A name and a value, as DxDispatch has them: NAME:VALUE. Names may have colons in them, values have none.
+    """A name and a value in DxDispatch's notation, NAME:VALUE. Names may contain colons, values may not.
 
     Args:
       metavar: how it is written, such as NAME:SIZE.
@@ -100,7 +100,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 class Shape(click.ParamType):
-    """Sizes by the name of what they are of: NAME=2 or NAME=1x3x224x224."""
+    """A size or a shape by name: NAME=2 or NAME=1x3x224x224."""
 
     name = "name=sizes"
 

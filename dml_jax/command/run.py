@@ -152,7 +152,7 @@ def run(
 
 
 def _refuse_senseless(model: Path) -> None:
-    """Refuses the options that this kind of model does not have."""
+    """Refuses options that this kind of model does not take."""
     if is_onnx(model):
         hint = "`dml-jax check` says what a feature level takes of a .onnx file"
         refuse_options("a model file or a graph", "feature_level", instead=hint)
@@ -175,7 +175,7 @@ def _show_devices(as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """A run of a model: where, and how it speaks.
+    """A run of a model: its device, and its form of output.
 
     Args:
       model: that is run.
@@ -201,7 +201,7 @@ class _Run:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Prints the device; if something goes wrong, lists the faults and ends the command."""
+        """Prints the device, runs the block, and on an error lists the faults and ends the command."""
         import jax
 
         self.say(f"Running on '{self.device.device_kind}'")
@@ -255,7 +255,7 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
 
 
 def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:
-    """Returns what reads an ONNX model or a graph."""
+    """Returns the reader for an ONNX model or a graph."""
     if is_graph(path):
         from ..array_models.graph_file import read_graph_model
 

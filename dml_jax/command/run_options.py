@@ -1,4 +1,4 @@
-"""The options of `dml-jax run` that DxDispatch has too: of times, of ONNX models, and how DxDispatch spells them."""
+"""Options of `dml-jax run` that DxDispatch has too: timing and ONNX models, with DxDispatch's spellings."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -48,7 +48,7 @@ def _as_mapping(context: click.Context, option: click.Parameter, pairs: Sequence
 
 
 def _by_name(*names: str, metavar: str, read: Callable[[str], Any], help: str) -> Any:
-    """An option that is given once per name."""
+    """An option that may be given once per name."""
     return click.option(*names, type=Named(metavar, read), multiple=True, callback=_as_mapping, help=help)
 
 
@@ -153,7 +153,7 @@ _ONNX = (
 
 
 def timing_options(function: Any) -> Any:
-    """Adds the options of times."""
+    """Adds the timing options."""
     return reduce(lambda decorated, option: option(decorated), reversed(_TIMING), function)
 
 

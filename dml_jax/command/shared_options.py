@@ -1,4 +1,4 @@
-"""Options that several subcommands share, the kinds of models, and how faults and JSON are printed."""
+"""Options that several subcommands share, kinds of model files, and printing of faults and JSON."""
 
 import json
 import sys
@@ -42,12 +42,12 @@ json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def is_onnx(path: Path) -> bool:
-    """Whether a model is one of ONNX, by its name."""
+    """Whether a file is an ONNX model, by its name."""
     return path.suffix.lower() == ".onnx"
 
 
 def is_graph(path: Path) -> bool:
-    """Whether a model is a serialized graph, by its name."""
+    """Whether a file is a serialized graph, by its name."""
     return path.suffix.lower() == ".bin"
 
 
@@ -60,14 +60,14 @@ def need_onnx() -> None:
 
 
 def given(*names: str) -> list[str]:
-    """Returns those of the options that are on the command line, in full."""
+    """Returns the options, in their long form, that are on the command line."""
     context = click.get_current_context()
     options = [option for option in context.command.params if option.name in names]
     return [o.opts[-1] for o in options if context.get_parameter_source(o.name or "") is ParameterSource.COMMANDLINE]
 
 
 def refuse_options(only: str, *names: str, instead: str = "leave it out") -> None:
-    """Refuses options that are given although they do nothing for this kind of model."""
+    """Refuses options that do nothing for this kind of model."""
     for option in given(*names):
         raise click.UsageError(f"{option} is for {only} only; {instead}")
 

@@ -1,1 +1,1 @@
-"""Descriptors as executables on flat buffers."""
+"""Compiled operators: descriptors as executables on flat buffers."""

@@ -55,7 +55,7 @@ def dump(
 
 
 def _saved(array: np.ndarray) -> np.ndarray:
-    """An array as a file of NumPy can hold it; `CompiledOperator` takes the bytes of elements of 4 bits."""
+    """Returns an array that a .npy file can hold; elements of 4 bits become bytes, which `CompiledOperator` takes."""
     return as_bytes(array) if DataType.of(array.dtype).bits < 8 else array
 
 
@@ -109,7 +109,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
 
 
 def _members(content: bytes) -> dict[str, bytes]:
-    """The files in a zip file, which together are no longer than it: what claims more is refused before it is read."""
+    """Reads the files of a zip file; refuses, before it reads, files that claim more bytes than the zip file has."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
             raise ConstraintError("its members are compressed, and those of one are stored as they are")

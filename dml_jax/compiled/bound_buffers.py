@@ -1,4 +1,4 @@
-"""Buffers that may be bound to a compiled operator: flat, of one type and length; an output may be donated."""
+"""Checks the buffers that are bound to a compiled operator: flat arrays of a given dtype and length."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
 
 
 def _fits(array: jax.Array, spec: BufferSpec) -> bool:
-    """Whether an array is right as it is. It nearly always is, and a call must then spend little time on it."""
+    """Whether an array needs no conversion. Nearly every one needs none, so this test has to be cheap."""
     is_alike = array.dtype == spec.dtype and array.ndim == 1 and array.shape[0] >= spec.length
     return is_alike and (isinstance(array, Tracer) or not array.is_deleted())
 

@@ -194,7 +194,7 @@ class CompiledOperator(Generic[R]):
         return self._compiled(bound).as_text()
 
     def memory(self, *, bound: bool = False) -> Memory:
-        """What a call needs, or one with `out=`."""
+        """The memory that a call needs, or a call with `out=`."""
         stats = self._compiled(bound).memory_analysis()
         inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.input_structs)
         return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)

@@ -1,1 +1,1 @@
-"""Graphs of operators: DML_GRAPH_DESC as a description, a builder of such, its serialized form, and its picture."""
+"""Operator graphs: DML_GRAPH_DESC as a dataclass, a builder, serialization, and drawing."""

@@ -1,4 +1,4 @@
-"""Operands of arithmetic in a graph: numbers in the type of a tensor, and sizes that are broadcast by strides of 0."""
+"""Broadcasting in graph expressions: scalars converted to a tensor's type, sizes repeated by strides of 0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["broadcast", "element_of", "is_float32"]
 
 
 def element_of(operator: str, tensor: TensorDesc, number: Any) -> np.generic:
-    """A number in the type of a tensor.
+    """Converts a number to the type of a tensor.
 
     Raises:
       DataTypeError: no number, or one that the type does not hold.
@@ -32,13 +32,13 @@ def element_of(operator: str, tensor: TensorDesc, number: Any) -> np.generic:
 
 
 def is_float32(element: np.generic) -> bool:
-    """Whether DirectML's FLOAT, of which ScaleBias and Exponent are, holds a number as well as its own type does."""
+    """Whether a FLOAT, the type of DirectML's ScaleBias and Exponent, holds the number as exactly as its own type."""
     is_narrow = element.dtype.kind == "f" and element.itemsize <= 4
     return is_narrow or float(np.float32(element)) == element.item()
 
 
 def broadcast(operator: str, tensors: Sequence[TensorDesc], kept: int = 0) -> list[TensorDesc]:
-    """The tensors with the same sizes, but for the last ones that are kept, repeated as NumPy repeats arrays.
+    """Broadcasts tensors to common sizes by NumPy's rules; the last `kept` dimensions stay as they are.
 
     Of sizes (2, 3) and (3,) the second become (2, 3) with the strides (0, 1).
 
@@ -58,7 +58,7 @@ def broadcast(operator: str, tensors: Sequence[TensorDesc], kept: int = 0) -> li
 
 
 def _repeated(tensor: TensorDesc, sizes: tuple[int, ...]) -> TensorDesc:
-    """The same bytes, read again along the dimensions that are new, or were of size 1."""
+    """Repeats the tensor by strides of 0 along dimensions that are new or had size 1."""
     if sizes == tensor.sizes:
         return tensor
     own = tensor.strides or packed_strides(tensor.sizes)

@@ -1,4 +1,4 @@
-"""`GraphBuilder`: a graph as a program, a call for every node; writes a `GraphDesc`."""
+"""`GraphBuilder`: builds a `GraphDesc` with one method call per node."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OneOrSeveralOutputs = Literal[
 
 
 class GraphBuilder:
-    """Writes a graph: every operator is a method, under its DirectML name in lower case.
+    """Builds a graph: every operator is a method, under its DirectML name in lower case.
 
     A method takes the fields of the struct in DirectML's order, expressions for its inputs, and returns an expression,
     or a tuple of several. Outputs need not be given. If one does not follow from the rest, give it by its name,
@@ -106,7 +106,7 @@ class GraphBuilder:
             raise AttributeError(f"GraphBuilder has no operator {name!r}; {suggestion(name, known)}")
 
     def input(self, name: str, tensor: TensorLike) -> Expression:
-        """Adds an input of the graph; their order is that of the arrays in a call.
+        """Adds an input of the graph; a call takes its arrays in the order of these.
 
         Args:
           name: of the input.
@@ -263,7 +263,7 @@ class GraphBuilder:
 
     @contextmanager
     def _undone_if_refused(self) -> Iterator[None]:
-        """Takes away the constants of the block if it is refused an operator."""
+        """Removes the constants that the block added if its operator is refused."""
         count = len(self._nodes)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The method of `GraphBuilder` for a struct; what `help()` and editors show of it is the struct's own."""
+"""Makes the methods of `GraphBuilder` from the structs, with signatures and help for editors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Add = Callable[[Any, type[OperatorDesc], str | None, dict[str, Any]], Any]
 
 
 def method_of(name: str, struct: type[OperatorDesc], add: Add) -> Callable[..., Any]:
-    """The method that adds an operator, under its DirectML name in lower case."""
+    """Returns the method that adds an operator, under its DirectML name in lower case."""
     signature = _signature(struct)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ def method_of(name: str, struct: type[OperatorDesc], add: Add) -> Callable[..., 
 
 
 def _signature(struct: type[OperatorDesc]) -> inspect.Signature:
-    """The struct's own: expressions for tensors of inputs; outputs behind, by name, where they can be left out."""
+    """Returns the struct's signature with expressions as inputs; outputs are optional keywords."""
     own, hints, fields = inspect.signature(struct).parameters, get_type_hints(struct.__init__), struct.fields()
     annotations = {name: _annotation(field, hints[name]) for name, field in fields.items()}
     taken = [own[name].replace(annotation=annotations[name]) for name in fields if not fields[name].is_output]
@@ -67,7 +67,7 @@ def _annotation(field: Field, hint: Any) -> Any:
 
 
 def _returned(struct: type[OperatorDesc]) -> str:
-    """One output, several, or one of both where the others may be left out."""
+    """Returns the annotation of the result: one expression, a tuple, or either if outputs are optional."""
     outputs = [struct.fields()[name] for name in struct.output_names()]
     if any(field.is_array for field in outputs) or sum(not field.is_optional for field in outputs) > 1:
         return "tuple[Expression, ...]"

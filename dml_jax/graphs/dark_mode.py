@@ -1,4 +1,4 @@
-"""Dark mode of pictures: a style inside of the file, which a page's image follows as well as the file alone."""
+"""Dark mode of SVG files: a style sheet in the file, which works in a page and in the file alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes with lines of text, and edges with labels: the content of a picture of a graph."""
+"""`Diagram`: the boxes and labelled edges of a drawn graph, without their layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Box(NamedTuple):
 
     @property
     def lines(self) -> Sequence[str]:
-        """All that it says."""
+        """All lines of text in the box."""
         return [self.what, self.name, *self.about]
 
 
@@ -47,7 +47,7 @@ class Diagram(NamedTuple):
 
 
 def diagram(graph: GraphDesc) -> Diagram:
-    """Words what a graph consists of.
+    """Returns the diagram of a graph.
 
     Raises:
       DataTypeError: it is no GraphDesc.
@@ -88,7 +88,7 @@ def _node(name: str, node: OperatorDesc[Any] | Constant) -> Box:
 
 
 def _label(graph: GraphDesc, source: Port, reader: Port) -> list[str]:
-    """The tensors that an edge connects, where a node has several, then how its bytes are written and read."""
+    """Returns the lines of an edge's label: tensor names where a node has several, then type, sizes and strides."""
     names = _tensor_name(graph, source, "output"), _tensor_name(graph, reader, "input")
     written, read = _tensor(graph, source), _tensor(graph, reader)
     assert read is not None
@@ -99,7 +99,7 @@ def _label(graph: GraphDesc, source: Port, reader: Port) -> list[str]:
 
 
 def _tensor_name(graph: GraphDesc, port: Port, side: str) -> str:
-    """DirectML's name of a tensor; none for the only one of a node on that side."""
+    """DirectML's name of a tensor; "" for a node's only input or output."""
     if isinstance(port, str):
         return ""
     node = graph.nodes[port[0]]
@@ -108,7 +108,7 @@ def _tensor_name(graph: GraphDesc, port: Port, side: str) -> str:
 
 
 def _tensor(graph: GraphDesc, port: Port) -> TensorDesc | None:
-    """The tensor of an end of an edge; None for a constant."""
+    """The tensor at one end of an edge; None for a constant."""
     if isinstance(port, str):
         return graph.inputs.get(port) or graph.outputs[port]
     node = graph.nodes[port[0]]
@@ -116,7 +116,7 @@ def _tensor(graph: GraphDesc, port: Port) -> TensorDesc | None:
 
 
 def _lines_of(tensor: TensorDesc) -> list[str]:
-    """Strides of packed tensors are left out: sizes say the same."""
+    """Returns type and sizes, and strides unless the tensor is packed."""
     lines = [f"{tensor.data_type.name} {'x'.join(map(str, tensor.sizes))}"]
     if tensor.strides is not None and not tensor.is_packed:
         lines.append(f"strides {','.join(map(str, tensor.strides))}")
@@ -133,6 +133,6 @@ def _worded(json: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """A line of text without control characters, and of a long one the beginning."""
+    """Returns a line of text with control characters escaped, cut off at `LONGEST` characters."""
     shown = escaped(text)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""Graphs in graphviz's language, DOT, for its layouts and the programs that read it."""
+"""Export of graphs to DOT, the language of graphviz."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def _cluster(number: int, name: str, graph: GraphDesc) -> Iterator[str]:
 
 
 def _quoted(lines: Sequence[str]) -> str:
-    """A label: graphviz reads backslashes as escapes, and `&` as the start of an entity."""
+    """Quotes a label: graphviz reads a backslash as an escape, and `&` as the start of an entity."""
     escaped = (line.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for line in lines)
     return '"' + "\\n".join(escaped) + '"'

@@ -1,4 +1,4 @@
-"""Values on edges: the bytes of the tensor that a node writes, read as the tensor that another node reads."""
+"""Reinterprets values on edges: a node may read the bytes of a tensor with another type, sizes or strides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .nodes_and_edges import Constant
 
 __all__ = ["See", "constant_value", "reinterpret", "view_as"]
 
-# What comes from a port, as some tensor; the flag is whether 64-bit elements are words.
+# Reads a port's value as a tensor; the flag says whether 64-bit elements are pairs of words.
 See = Callable[[TensorDesc, bool], jax.Array]
 
 

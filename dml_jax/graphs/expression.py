@@ -1,4 +1,4 @@
-"""`Expression`: a tensor of a graph that is being written, and the short ways to write a tensor."""
+"""`Expression`: a tensor of a graph under construction, with Python's operators."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _MINUS, _FROM = _scaled(lambda n: 1, lambda n: -n), _scaled(lambda n: -1, lambda
 
 
 class Arithmetic:
-    """Python's operators of expressions, each with what it adds to the graph."""
+    """Python's operators on expressions; each adds an operator to the graph."""
 
     # Arrays of NumPy leave an operator to the expression, which refuses them.
     __array_ufunc__: ClassVar[None] = None
@@ -155,12 +155,12 @@ class Expression(Arithmetic):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Those of the tensor."""
+        """The sizes of the tensor."""
         return self.tensor.sizes
 
     @property
     def data_type(self) -> DataType:
-        """That of the tensor's elements."""
+        """The data type of the tensor."""
         return self.tensor.data_type
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ class Expression(Arithmetic):
 
 
 def read_tensor(given: Any) -> TensorDesc | tuple[DataType | None, tuple[int, ...] | None]:
-    """A tensor as it is; or the data type and the sizes of another form, None for what it leaves open.
+    """Reads a TensorDesc, or a data type, sizes, or both as (data type, sizes); a part that is left open is None.
 
     Raises:
       DataTypeError: neither.
@@ -183,7 +183,7 @@ def read_tensor(given: Any) -> TensorDesc | tuple[DataType | None, tuple[int, ..
 
 
 def whole_tensor(given: Any, place: str) -> TensorDesc:
-    """A tensor that nothing else decides; `place` says where it is given.
+    """Reads a tensor that needs both data type and sizes; `place` names it in errors.
 
     Raises:
       DataTypeError: no tensor, or the data type or the sizes alone.
@@ -201,7 +201,7 @@ def whole_tensor(given: Any, place: str) -> TensorDesc:
 
 
 def seen_as(tensor: TensorDesc, given: Any, strides: Sequence[int] | None) -> TensorDesc:
-    """The bytes of one tensor as another; the buffer is the same one, so it is owned by DirectML or not as before.
+    """Returns the tensor that reads the bytes of another one; both share the buffer, and so the flag OWNED_BY_DML.
 
     Raises:
       ConstraintError: another TotalTensorSizeInBytes, strides beside a TensorDesc, or a tensor that is owned alone.
@@ -225,7 +225,7 @@ def seen_as(tensor: TensorDesc, given: Any, strides: Sequence[int] | None) -> Te
 def _completed(
     tensor: TensorDesc, data_type: DataType | None, sizes: Sequence[int] | None, strides: Sequence[int] | None
 ) -> TensorDesc:
-    """What is not given stays, the strides only with the sizes, and unused bytes at the end of the buffer too."""
+    """Fills in the rest from the tensor: strides only with the sizes, and unused bytes at the end of the buffer."""
     data_type = tensor.data_type if data_type is None else data_type
     if sizes is None:
         sizes, strides = tensor.sizes, tensor.strides if strides is None else strides

@@ -194,7 +194,7 @@ class GraphDesc(Computation[Any]):
         return port
 
     def is_index(self, port: str) -> bool:
-        """Whether all of its readers take the input for indices, of its own data type: so that clamping keeps these."""
+        """Whether all readers of the input take it as indices of its own data type, so that clamping keeps them."""
         readers = [reader for reader, source in self.edges.items() if source == port and not isinstance(reader, str)]
         nodes = [(self.nodes[name], tensor) for name, tensor in readers]
         of = self.inputs[port].data_type

@@ -14,7 +14,7 @@ from .graph_desc import GraphDesc
 
 __all__ = ["constant_files", "owned_inputs", "read_constants", "read_graph_file"]
 
-# What the offsets of flatbuffers reach.
+# The largest file that flatbuffers' offsets can address.
 SIZE_LIMIT = 2**31
 
 

@@ -1,4 +1,4 @@
-"""A layered layout: boxes from top to bottom, a label on every edge, and no line that crosses a box or a label.
+"""Layered graph layout (Sugiyama): boxes from top to bottom, labelled edges, no edge across a box or a label.
 
 Boxes stand in every second layer, labels in those between. What an edge passes on its way, its label and a point in
 every other layer, takes part in the layout like a box; so lines only meet each other, and only between two layers.
@@ -21,13 +21,13 @@ BESIDE, BETWEEN, SWEEPS = 22.0, 22.0, 12
 
 
 class Size(NamedTuple):
-    """Of a box, of a label, or of the whole."""
+    """The size of a box, of a label, or of the drawing."""
 
     width: float
     height: float
 
 
-# What stands for a line in a layer that it only passes.
+# The size of a dummy node, for an edge that passes a layer.
 POINT = Size(0.0, 0.0)
 
 
@@ -40,7 +40,7 @@ class Edge(NamedTuple):
 
 
 class Rect(NamedTuple):
-    """Where a box or a label is."""
+    """The rectangle of a box or a label."""
 
     left: float
     top: float
@@ -49,7 +49,7 @@ class Rect(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where everything is.
+    """The rectangles of boxes and labels, and the routes of edges.
 
     Args:
       size: of the whole.
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
 
 
 def arrange(boxes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
-    """Lays out boxes, each before those that edges lead to from it."""
+    """Lays out boxes in topological order: an edge leads from a box to a later one."""
     items = [_Item(size, 2 * rank) for size, rank in zip(boxes, _ranks(len(boxes), edges), strict=True)]
     chains = [_chain(items[edge.source], items[edge.reader], edge.label) for edge in edges]
     passed = [item for chain in chains for item in chain[1:-1]]
@@ -84,7 +84,7 @@ def arrange(boxes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
 
 @dataclass(eq=False)
 class _Item:
-    """A box, a label, or a point that an edge passes: x is its middle, `place` that in its layer, from 0 to 1."""
+    """A box, a label, or a dummy node of an edge: x is its middle, `place` its position in the layer, from 0 to 1."""
 
     size: Size
     layer: int
@@ -101,13 +101,13 @@ class _Item:
         return Rect(self.x - self.size.width / 2, self.top, *self.size)
 
     def end(self, other: _Item, others: list[_Item]) -> float:
-        """Where along its side the line to one of its neighbours ends: they share the side, from left to right."""
+        """Returns x where the line to a neighbour ends: the lines share the side of the box, from left to right."""
         place = sorted(others, key=lambda item: item.x).index(other)
         return self.x + self.size.width * ((place + 1) / (len(others) + 1) - 0.5)
 
 
 def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
-    """The length of the longest way to each box; of one that nothing leads to, one less than that of a reader."""
+    """Returns the rank of each box: its longest path from a source; a source is one above its nearest reader."""
     ranks = [0] * count
     for edge in sorted(edges, key=lambda edge: edge.reader):
         ranks[edge.reader] = max(ranks[edge.reader], ranks[edge.source] + 1)
@@ -119,7 +119,7 @@ def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _chain(source: _Item, reader: _Item, label: Size) -> list[_Item]:
-    """An edge with what it passes: a point in each layer, and in the last one its label."""
+    """Returns the items of an edge: a dummy node in each layer that it passes, and its label in the last one."""
     layers = range(source.layer + 1, reader.layer)
     passed = [_Item(label if layer == layers[-1] else POINT, layer) for layer in layers]
     chain = [source, *passed, reader]
@@ -130,7 +130,7 @@ def _chain(source: _Item, reader: _Item, label: Size) -> list[_Item]:
 
 
 def _order(layers: list[list[_Item]]) -> None:
-    """Sorts each layer by the middle of its neighbours, those above and those below in turns, and keeps the best."""
+    """Reduces crossings by barycentres: sorts layers by neighbours above and below in turns, keeps the best order."""
     _number(layers)
     orders: list[tuple[int, list[list[_Item]]]] = []
     for sweep in range(SWEEPS):
@@ -143,7 +143,7 @@ def _order(layers: list[list[_Item]]) -> None:
 
 
 def _crossings(layer: list[_Item]) -> int:
-    """How many lines cross below a layer."""
+    """Counts the crossings of lines below a layer."""
     count, ends = 0, []
     for item in layer:
         places = [lower.place for lower in item.below]
@@ -159,7 +159,7 @@ def _number(layers: Iterable[list[_Item]]) -> None:
 
 
 def _place_across(layers: list[list[_Item]]) -> None:
-    """Brings items near to those above and those below in turns, at last boxes and labels to both."""
+    """Sets x: moves items towards neighbours above and below in turns; last, boxes and labels towards both."""
     _weigh(layers)
     for sweep in range(SWEEPS + 1):
         down, last = sweep % 2 == 0, sweep == SWEEPS
@@ -172,7 +172,7 @@ def _place_across(layers: list[list[_Item]]) -> None:
 
 
 def _weigh(layers: list[list[_Item]]) -> None:
-    """Weighs items by the longest ways that lead to them and from them: what is short gives way to what is long.
+    """Weighs items by their longest paths from above and below: short chains give way to long ones.
 
     Otherwise a long chain would step aside for each output and constant beside it, always in the same direction.
     """
@@ -187,14 +187,14 @@ def _weigh(layers: list[list[_Item]]) -> None:
 
 
 def _wanted(item: _Item, above: bool, below: bool) -> float:
-    """The middle of neighbours; where there are none an item stays where it is."""
+    """Returns the weighted mean x of the neighbours; without neighbours the item's own x."""
     pulls = [(other.x, other.before) for other in item.above if above]
     pulls += [(other.x, other.after) for other in item.below if below]
     return sum(x * weight for x, weight in pulls) / sum(weight for _, weight in pulls) if pulls else item.x
 
 
 def _spread(layer: list[_Item], wanted: list[float], weights: list[int]) -> None:
-    """Places items, in their order and apart, nearest to where each is wanted: those in each other's way as one."""
+    """Places items in order, without overlap, as near as possible to `wanted`; items that collide move as a group."""
     steps = [(left.size.width + right.size.width) / 2 + BESIDE for left, right in pairwise(layer)]
     offsets = list(accumulate(steps, initial=0.0))
     groups: list[tuple[float, int, int]] = []  # the first place wanted for all of a group, its weight, how many it has
@@ -210,7 +210,7 @@ def _spread(layer: list[_Item], wanted: list[float], weights: list[int]) -> None
 
 
 def _place_down(layers: list[list[_Item]]) -> list[tuple[float, float]]:
-    """One layer below the other, farther apart where lines go far to the side; the top and bottom of each."""
+    """Sets y, layer below layer, with more space where lines run far sideways; returns top and bottom of each layer."""
     top, bounds = 0.0, []
     for layer in layers:
         height = max(item.size.height for item in layer)
@@ -223,7 +223,7 @@ def _place_down(layers: list[list[_Item]]) -> list[tuple[float, float]]:
 
 
 def _route(chain: list[_Item], bounds: list[tuple[float, float]]) -> list[Point]:
-    """The points from the lower side of a chain's first item to the upper side of its last one."""
+    """Returns the points of a line from the bottom of a chain's first item to the top of its last one."""
     points: list[Point] = []
     for upper, lower in pairwise(chain):
         start, end = upper.end(lower, upper.below), lower.end(upper, lower.above)

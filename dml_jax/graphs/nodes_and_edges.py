@@ -53,15 +53,15 @@ class Constant:
         return f"Constant({len(self.data)} bytes)"
 
     def input_ports(self) -> dict[str, TensorDesc]:
-        """None: a constant reads nothing."""
+        """Always empty: a constant reads nothing."""
         return {}
 
     def output_ports(self) -> dict[str, None]:
-        """Its only output, of no tensor of its own."""
+        """The only output; it has no tensor of its own."""
         return {"output": None}
 
     def shown(self, _: str) -> str:
-        """What messages and model files call the output."""
+        """The name of the output in messages and model files."""
         return "Data"
 
 
@@ -83,12 +83,12 @@ def _bytes_of(value: Any) -> bytes:
 
 
 Nodes = Mapping[str, OperatorDesc[Any] | Constant]
-# What each input of a node, and each output of the graph, comes from.
+# The source of each input of a node and of each output of the graph.
 Edges = Mapping[Port, Port]
 
 
 class Graph(Protocol):
-    """Whatever has the parts of a graph."""
+    """Protocol of objects with nodes, edges, inputs and outputs."""
 
     @property
     def nodes(self) -> Nodes: ...

@@ -22,14 +22,14 @@ class _LeftOutError(Exception):
 
 
 class _Known(dict[str, Any]):
-    """The operands that are known."""
+    """The operands that are known so far."""
 
     def __missing__(self, name: str) -> Any:
         raise _LeftOutError
 
 
 def completed(struct: type[OperatorDesc], given: Operands, outputs: Mapping[str, Any]) -> OperatorDesc:
-    """Returns the descriptor of an operator, with the outputs that follow from the rest.
+    """Returns the descriptor of an operator, with its outputs inferred from inputs and fields.
 
     Args:
       struct: its class.

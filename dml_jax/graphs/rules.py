@@ -23,7 +23,7 @@ SINCE, CONSTANTS_SINCE = FeatureLevel.of("2_1"), FeatureLevel.of("6_2")
 
 @dataclass(frozen=True)
 class Wiring:
-    """The parts of a graph that need not be valid yet, and what follows from them.
+    """The parts of a graph that may break rules, with its readers, ports and order.
 
     Args:
       nodes: by name.
@@ -85,12 +85,12 @@ class Wiring:
 
     @cached_property
     def _ports(self) -> Mapping[str, tuple[Mapping[str, TensorDesc], Mapping[str, TensorDesc | None]]]:
-        """The tensors that each node reads and writes, once: an operator may have thousands."""
+        """The tensors that each node reads and writes, computed once: an operator may have thousands."""
         return {name: (node.input_ports(), {**node.output_ports()}) for name, node in self.nodes.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:
-        """The nodes, each behind those that it reads; or an error that shows a cycle."""
+        """The nodes in topological order; or an error that shows a cycle."""
         read: dict[str, list[str]] = {name: [] for name in self.nodes}
         for reader, source in self.known_edges:
             if not isinstance(reader, str) and not isinstance(source, str):
@@ -228,7 +228,7 @@ def _wrong_data(graph: Wiring) -> Broken:
 
 
 def unfit_data(constant: Constant, tensor: TensorDesc) -> str | None:
-    """Why the bytes of a constant are not those of a tensor."""
+    """Returns why the bytes of a constant do not fit a tensor."""
     least, most = span_bytes(tensor), tensor.total_tensor_size_in_bytes
     wanted = f"{least}" if least == most else f"{least} to {most}"
     is_fit = least <= len(constant.data) <= most

@@ -1,4 +1,4 @@
-"""Pictures of graphs as SVG: boxes for nodes, lines for edges, on a card that is light or dark as pages are."""
+"""Draws graphs as SVG: boxes for nodes, lines for edges, with a light and a dark mode."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["draw_graph", "draw_graphs"]
 Element = ElementTree.Element
 
 INK, FAINT, RULE, CARD = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
-# What fills a box, and what is around it.
+# The fill and the stroke of a box.
 COLOURS = {
     "input": ("#e0f2ec", "#00694d"),
     "output": ("#e0f2ec", "#00694d"),
     "constant": ("#fbf0da", "#b87d00"),
     "operator": ("#e4f0f8", "#0072b2"),
 }
-# What each colour is for viewers who prefer dark pages.
+# The colours of dark mode, by those of light mode.
 DARK = {
     INK: "#f0f6fc",
     FAINT: "#b1bac4",
@@ -50,7 +50,7 @@ APART = 12
 
 
 def draw_graph(graph: GraphDesc, name: str = "graph") -> str:
-    """Draws a graph: what is read stands above what reads it.
+    """Draws a graph, from its inputs at the top to its outputs at the bottom.
 
     A box names the operator, the node and the attributes; a label on an edge has the data type, sizes and strides, and
     both ends where they differ. Long lines, such as those of long lists, are cut and end with an ellipsis.
@@ -102,7 +102,7 @@ def draw_graphs(graphs: Mapping[str, GraphDesc]) -> str:
 
 
 def _placed(shown: Diagram) -> Layout:
-    """The layout: a box is as wide as its text, and as the ends of its edges need."""
+    """Returns the layout; a box is as wide as its text and the ends of its edges need."""
     below, above = Counter(edge.source for edge in shown.edges), Counter(edge.reader for edge in shown.edges)
     sizes = []
     for number, box in enumerate(shown.boxes):
@@ -118,7 +118,7 @@ def _size_of(lines: Sequence[str], font_size: float) -> Size:
 
 
 def _columns(text: str) -> int:
-    """How many characters of a font of equal widths a line is wide: East Asian ones take two."""
+    """Returns the width of a line in columns of a monospaced font; East Asian characters take two."""
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
@@ -146,7 +146,7 @@ def _label(lines: Sequence[str], rect: Rect) -> Element:
 def _texts(
     lines: Sequence[str], rect: Rect, font_size: float, styles: Sequence[Mapping[str, object]]
 ) -> Iterator[Element]:
-    """Lines of text in the middle of a rectangle; the baseline of each is at three quarters of its height."""
+    """Centers lines of text in a rectangle; the baseline is at three quarters of a line's height."""
     x, middle, height = rect.left + rect.width / 2, rect.top + rect.height / 2, font_size * HEIGHT
     top = middle - height * len(lines) / 2
     for number, (line, style) in enumerate(zip(lines, styles, strict=True)):
@@ -154,13 +154,13 @@ def _texts(
 
 
 def _line(points: Sequence[Point]) -> Element:
-    """A line that leaves and arrives upright."""
+    """Draws a curve that leaves and arrives vertically."""
     way = "".join(_piece(*pair) for pair in pairwise(points))
     return _element("path", d=f"M{_at(points[0])}{way}", fill="none", stroke=FAINT, stroke_width=1.4)
 
 
 def _arrow(points: Sequence[Point]) -> Element:
-    """The same, with a tip at the last point."""
+    """Draws the same curve with an arrowhead at the last point."""
     x, y = points[-1]
     tip = _element("polygon", points=" ".join(map(_at, ((x, y), (x - 4, y - 7), (x + 4, y - 7)))), fill=FAINT)
     return _group([_line([*points[:-1], (x, y - 6)]), tip])
@@ -173,7 +173,7 @@ def _piece(start: Point, end: Point) -> str:
 
 
 def _told(shown: Diagram) -> str:
-    """What a screen reader says of a graph."""
+    """Returns the description of a graph for screen readers."""
     names = {kind: [box.name for box in shown.boxes if box.kind == kind] for kind in COLOURS}
     sources, results = (", ".join(names[kind]) or "nothing" for kind in ("input", "output"))
     counts = f"operators: {len(names['operator'])}, constants: {len(names['constant'])}"
@@ -202,7 +202,7 @@ def _card(width: float, height: float, title: str, told: str, drawn: list[Elemen
 
 
 def _element(tag: str, *children: Element, content: str | None = None, **attributes: Any) -> Element:
-    """An element; underscores in attribute names become hyphens."""
+    """Returns an SVG element; underscores in attribute names become hyphens."""
     element = Element(tag, {name.replace("_", "-"): _number(value) for name, value in attributes.items()})
     element.text = content
     element.extend(children)
@@ -218,7 +218,7 @@ def _text(x: float, y: float, content: str, **attributes: Any) -> Element:
 
 
 def _number(value: float | str) -> str:
-    """A number with at most two decimals; a text as it is."""
+    """Formats a number with at most two decimals; text stays as it is."""
     return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
 
 

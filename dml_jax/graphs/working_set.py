@@ -1,4 +1,4 @@
-"""The working set of an operator or a graph: the bytes of its tensors, and of the intermediates that live at once."""
+"""Working set of an operator or a graph: the bytes of its tensors and of the intermediates that live at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["check_graph", "working_set"]
 
 
 def check_graph(graph: GraphDesc) -> None:
-    """Compares what a graph takes on arrays, with its constants in files, with the memory of the machine.
+    """Checks that a graph, with its constants in files, fits into the memory of the machine.
 
     Raises:
       ConstraintError: it takes more.
@@ -30,7 +30,7 @@ def check_graph(graph: GraphDesc) -> None:
 
 
 def working_set(desc: Computation[Any], owned: Collection[str] = ()) -> dict[str, int]:
-    """Estimates the bytes that a computation takes beside its buffers, by what takes them, before it is compiled.
+    """Estimates, before compilation, the bytes that a computation needs beside its buffers, by purpose.
 
     XLA may need less, as it fuses operators, or more, as some sort or transpose on the way: what is run is compared
     again when it is compiled.
@@ -47,7 +47,7 @@ def working_set(desc: Computation[Any], owned: Collection[str] = ()) -> dict[str
 
 
 def _sizes(desc: Computation[Any], tensors: Mapping[str, TensorDesc]) -> dict[str, int]:
-    """Bytes of tensors with all of their elements: XLA may write those out that a stride of 0 repeats."""
+    """Returns the bytes of tensors with repeated elements counted: XLA may materialize strides of 0."""
     elements = {port: prod(tensor.sizes) for port, tensor in tensors.items()}
     if isinstance(desc, OperatorDesc) and _gathers(desc):  # it reads no more elements of its table than it writes
         most = sum(prod(tensor.sizes) for tensor in desc.output_ports().values())
@@ -60,7 +60,7 @@ def _gathers(desc: OperatorDesc[Any]) -> bool:
 
 
 def _intermediates(graph: GraphDesc) -> dict[str, int]:
-    """The most bytes that intermediates take at once, by the node that runs then.
+    """Returns the peak bytes of intermediates, by the node that runs at the peak.
 
     Nodes run in order, and a value lives until its last reader has run: of a -> b -> c, two at once.
     """

@@ -1,4 +1,4 @@
-"""ONNX models on this library's operators: as JAX functions, as DirectML descriptors, as a backend."""
+"""ONNX models as JAX functions, as DirectML descriptors, and as a backend for ONNX's test runner."""
 
 try:
     import onnx as _onnx  # noqa: F401  # absolute: the package of ONNX

@@ -1,4 +1,4 @@
-"""ONNX's activations: those of DirectML by `activate`, others by jax.nn; narrow floats are rounded once."""
+"""ONNX's activation functions, by `activate` or jax.nn; narrow floats are rounded once."""
 
 from collections.abc import Callable
 from math import floor, prod
@@ -20,7 +20,7 @@ __all__ = ["OPERATORS", "activation"]
 
 
 def activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]:
-    """DirectML's activation, whose parameters are these attributes."""
+    """Returns the function of a node that DirectML's activation computes, with these attributes as parameters."""
 
     def activated(**keywords: Any) -> jax.Array:
         numbers = tuple(float(keywords.pop(name)) for name in parameters)
@@ -31,7 +31,7 @@ def activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]
 
 
 def _rounded(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A function of an array and of attributes, computed in floats of 32 bits at least."""
+    """Returns the function with its array computed in float32 or wider, and rounded once."""
 
     def rounded(**keywords: Any) -> jax.Array:
         *_, name = keywords  # the input comes after the attributes
@@ -42,7 +42,7 @@ def _rounded(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def _shrink(*, input: Array, bias: float, lambd: float) -> jax.Array:
-    """Integers are exact, but that a fraction is taken off them as floats, and what remains is cut off."""
+    """Shrink; integers stay exact unless `bias` has a fraction: then they are computed as floats and truncated."""
     x = on_device(input)
     if jnp.issubdtype(x.dtype, jnp.floating):
         return activate(x, Activation("ACTIVATION_SHRINK", (bias, lambd)))
@@ -57,7 +57,7 @@ def _gelu(x: jax.Array, approximate: str) -> jax.Array:
 
 
 def _along(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callable[..., jax.Array]:
-    """A function of an array along one axis."""
+    """Returns the function of a node that works along one axis."""
 
     def along(*, axis: int, **arrays: Any) -> jax.Array:
         (x,) = map(on_device, arrays.values())
@@ -68,7 +68,7 @@ def _along(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Calla
 
 
 def _from(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callable[..., jax.Array]:
-    """The versions before 13: along all axes from one on, as if they were one."""
+    """Returns the function of opsets before 13, which flattens the axes from `axis` on into one."""
 
     def flattened(*, axis: int, **arrays: Any) -> jax.Array:
         (x,) = map(on_device, arrays.values())

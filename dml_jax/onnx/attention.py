@@ -1,4 +1,4 @@
-"""Attention and MultiHeadAttention of ONNX Runtime: the arithmetic of DirectML's MULTIHEAD_ATTENTION, in float32."""
+"""ONNX Runtime's Attention and MultiHeadAttention, with the arithmetic of MULTIHEAD_ATTENTION, in float32."""
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
@@ -39,7 +39,7 @@ def attention(
     count: int = 1,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
-    """Queries, keys and values are products of the input and of weights that stand side by side."""
+    """Attention: input @ weights gives queries, keys and values, concatenated along the last dimension."""
     check_value("do_rotary", do_rotary, (0,))
     check_shape("input", input, (None, None, None))
     check_shape("weights", weights, (input.shape[2], None))
@@ -84,7 +84,7 @@ def attend_projected(
     dtype: Any,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
-    """The output, and if `count` is 2 all keys and values, of queries, keys and values that stand side by side."""
+    """Returns the attention of concatenated queries, keys and values; if `count` is 2, also all keys and values."""
     parts = jnp.split(product, np.cumsum(widths)[:-1], axis=-1)
     heads = [_split(name, rows, num_heads) for name, rows in zip(("query", "key", "value"), parts, strict=True)]
     pasts = (None, None)
@@ -111,7 +111,7 @@ def multi_head_attention(
     count: int = 1,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
-    """Keys and values may stand beside the queries of each head, or be those of another sequence, with heads apart."""
+    """MultiHeadAttention: packed queries, keys and values per head, or keys and values of another sequence."""
     refuse("beams are not supported", cache_indirection=cache_indirection)
     heads = _heads(query, key, value, bias, num_heads)
     check_both(past_key=past_key, past_value=past_value)
@@ -132,7 +132,7 @@ def multi_head_attention(
 
 
 def _heads(query: Array, key: Array | None, value: Array | None, bias: Array | None, count: int) -> list[jax.Array]:
-    """Queries, keys and values, (batch, heads, rows, size of a head), in any layout, with their bias."""
+    """Returns queries, keys and values as (batch, heads, rows, head size), from any layout, with their bias added."""
     if query.ndim == 5:
         check_shape("query", query, (None, None, count, 3, None))
         refuse("query has 5 dimensions", key=key, value=value)
@@ -172,7 +172,7 @@ def _keys(query: Array, key: Array, value: Array | None, count: int) -> list[jax
 
 
 def _unstacked(rows: Array) -> list[jax.Array]:
-    """Of (batch, rows, heads, 2 or 3, size)."""
+    """Unpacks (batch, rows, heads, 2 or 3, size)."""
     return [part.transpose(0, 2, 1, 3) for part in jnp.moveaxis(as_wide(rows), 3, 0)]
 
 
@@ -194,7 +194,7 @@ def _attended(
     mask_filter_value: float = -10000.0,
     unidirectional: int = 0,
 ) -> tuple[jax.Array, ...]:
-    """The output, and all keys and values. With `length` the past is a cache, in which so many keys count."""
+    """Returns the output, and all keys and values. With `length` the past is a cache of that many valid keys."""
     query, key, value = heads
     (batch, count, queries, size), new = query.shape, key.shape[2]
     if unidirectional and queries != new:
@@ -228,7 +228,7 @@ def _attended(
 
 
 def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int) -> jax.Array:
-    """Whether keys count: numbers of keys, of which the shape says the kind, or a number for each key."""
+    """Returns which keys are not masked; the shape of the mask tells lengths of sequences from a flag per key."""
     kinds: Mapping[tuple[int, ...], MultiheadAttentionMaskType] = {
         (batch,): MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH,
         (2 * batch,): MultiheadAttentionMaskType.KEY_SEQUENCE_END_START,

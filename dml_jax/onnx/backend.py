@@ -1,4 +1,4 @@
-"""`Backend`: the interface `onnx.backend.base.Backend`, by which ONNX's test runner runs this library."""
+"""`Backend`: implements `onnx.backend.base.Backend`, the interface of ONNX's test runner."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, 
 
 
 def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """Returns what runs a function on inputs: compiled, or node by node if the data of an input decide a shape.
+    """Returns a callable that runs a function: compiled, or node by node if the data of an input decide a shape.
 
     x64 must be on, here and when it runs.
     """
@@ -46,7 +46,7 @@ def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[
 
 
 def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """Compiles a function for inputs, and returns what runs it; x64 must be on, here and when it runs.
+    """Compiles a function for inputs, and returns the executable; x64 must be on, here and when it runs.
 
     Raises:
       NotConstantError: the data of an input decides a shape.
@@ -60,7 +60,7 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tupl
 
 
 def node_by_node(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """Returns what runs a function on inputs without compiling it; x64 must be on when it runs."""
+    """Returns a callable that runs a function without compiling it; x64 must be on when it runs."""
     return lambda: as_tuple(function(*inputs))
 
 
@@ -77,7 +77,7 @@ class Prepared(BackendRep):
         self.device: Any = device
 
     def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray, ...]:
-        """Runs it on arrays, in order or by name; x64 is on meanwhile.
+        """Runs the model on arrays, in order or by name; x64 is on meanwhile.
 
         Returns:
           NumPy arrays, lists of them and None, as the function returns them, also by the names of the outputs.
@@ -89,7 +89,7 @@ class Prepared(BackendRep):
 
 
 class Backend(Base):
-    """ONNX's interface to a runtime; x64 is on while something runs.
+    """ONNX's interface to a runtime; x64 is on while a model runs.
 
     Example:
       >>> import numpy as np
@@ -129,7 +129,7 @@ class Backend(Base):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether JAX has such a device."""
+        """Whether JAX has this device."""
         try:
             _device(device)
         except (KeyError, ValueError, IndexError, RuntimeError):

@@ -1,4 +1,4 @@
-"""`Block`: nodes that run in order. Constants are computed at once with 64 bits, and data through JAX."""
+"""`Block`: a sequence of nodes. Constants are folded in NumPy with 64 bits; data are traced by JAX."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Step = Node | FunctionCall
 
 @dataclass(frozen=True)
 class Block:
-    """Steps in order: a branch of `If`, or the body of a loop or a function.
+    """A sequence of steps: a graph, a branch of `If`, or the body of a loop or a function.
 
     Args:
       inputs: names of the values that a caller gives.
@@ -98,7 +98,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Body:
-    """A block that is an attribute of a node, as its function calls it: it sees the values around the node.
+    """A block that is an attribute of a node; it can read the values in the scope around the node.
 
     Args:
       block: the attribute.

@@ -1,4 +1,4 @@
-"""MatMulNBits and GatherBlockQuantized of ONNX Runtime: weights of few bits, by blocks that have a scale each.
+"""ONNX Runtime's MatMulNBits and GatherBlockQuantized: block-quantised weights of 2 to 8 bits, a scale per block.
 
 They become floats, (q - zero point) * scale, rounded once to the type of the scales; then they are as other weights.
 """
@@ -40,7 +40,7 @@ def mat_mul_n_bits(
     weight_prepacked: int = 0,
     accuracy_level: int = 0,  # the least that will do: here it is the highest
 ) -> jax.Array:
-    """Weights without elements stand for zeros. `g_idx` names the block of each of the K inputs."""
+    """MatMulNBits: a @ dequantised(b).T + bias. Empty weights are zeros; `g_idx` has the block of each of K inputs."""
     check_value("weight_prepacked", weight_prepacked, (0,))
     check_value("bits", bits, _BITS)
     _check_block(block_size)
@@ -75,7 +75,7 @@ def gather_block_quantized(
     quantize_axis: int = 1,
     gather_axis: int = 0,
 ) -> jax.Array:
-    """Only what is read becomes floats. An index out of range reads zeros; data of floats have no zero points."""
+    """GatherBlockQuantized: gathers, then dequantises. Indices out of range read 0; float data have no zero points."""
     along = axis_of("gather_axis", gather_axis, data.ndim)
     blocked = axis_of("quantize_axis", quantize_axis, data.ndim)
     is_bytes, is_float = data.dtype == np.uint8, jnp.issubdtype(data.dtype, jnp.floating)
@@ -115,17 +115,17 @@ def _dequantized(q: jax.Array, scale: jax.Array, zero_point: jax.Array) -> jax.A
 
 
 def _as_bytes(q: jax.Array) -> jax.Array:
-    """Integers of 4 bits as bytes, which every device computes with."""
+    """Converts 4-bit integers to bytes, with which every device computes."""
     return q.astype(np.int8) if q.dtype in (jnp.int4, jnp.uint4) else q
 
 
 def _of_elements(x: jax.Array, axis: int, block: int, count: int) -> jax.Array:
-    """What blocks have, for each element along an axis; the last block may be cut."""
+    """Repeats numbers of blocks for each element along an axis; the last block may be incomplete."""
     return lax.slice_in_dim(jnp.repeat(x, block, axis), 0, count, axis=axis)
 
 
 def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> jax.Array:
-    """A zero point for each block. Bytes of less than 8 bits lie side by side; by default it is the middle, or 0."""
+    """Returns a zero point per block, unpacked if it has less than 8 bits; by default half the range, or 0."""
     if given is None:
         return jnp.full(sizes, 2 ** (bits - 1) if bits else 0, np.uint8)
     is_packed = given.dtype == np.uint8 and 0 < bits < 8
@@ -136,7 +136,7 @@ def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> jax.A
 
 
 def _of_shape(name: str, array: Array, sizes: tuple[int, ...]) -> jax.Array:
-    """An array of this shape; files of the first versions of MatMulNBits have it flat."""
+    """Checks and returns an array in this shape; early versions of MatMulNBits store it flat."""
     if array.shape != (prod(sizes),):
         check_shape(name, array, sizes)
     return on_device(array).reshape(sizes)

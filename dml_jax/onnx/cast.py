@@ -1,4 +1,4 @@
-"""ONNX's Cast: what happens to numbers that the target cannot hold, by its type."""
+"""ONNX's Cast, and its overflow rules: saturation, infinity or wrapping, by target type."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def cast_like(*, input: Array, target_type: Array, saturate: int = 1, round_mode
 
 
 def cast_to_named(*, input: Array, to: str) -> Array | Bounded:
-    """The first versions: the type by its name."""
+    """Cast of opsets 1 to 5, which give the type by name."""
     names = TensorProto.DataType.keys()
     if to not in names:
         raise ConstraintError(f"to must be one of {', '.join(names)}, but it is {to!r}")

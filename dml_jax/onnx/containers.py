@@ -1,4 +1,4 @@
-"""Values that hold tensors, sequences and optionals: Python values while a model is traced, and pytrees of JAX."""
+"""Sequences and optionals of tensors, registered as pytrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schema`: says of an operator that ONNX Runtime adds what the onnx package says of ONNX's own."""
+"""`schema`: declares the schemas of ONNX Runtime's contrib operators, which the onnx package lacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _MARKS = {"?": _OPTION.Optional, "*": _OPTION.Variadic, "~": _OPTION.Variadic}
 
 
 def qualified(domain: str, name: str) -> str:
-    """Returns the name of an operator with its domain, which ONNX's own operators have none of."""
+    """Returns the name of an operator with its domain; ONNX's own operators have none."""
     return f"{domain}::{name}" if domain else name
 
 

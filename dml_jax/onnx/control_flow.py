@@ -1,4 +1,4 @@
-"""ONNX's If, which runs one of two branches."""
+"""ONNX's If, by `jax.lax.cond` or by one branch if the condition is known."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) ->
 
 
 def _on_device(branch: Branch, forms: list[Form]) -> Callable[[], list[jax.Array]]:
-    """The branch as arrays; their form is added to `forms`."""
+    """Returns a branch as a function that returns arrays, and appends their form to `forms`."""
 
     def run() -> list[jax.Array]:
         arrays, form = as_arrays(branch())

@@ -1,4 +1,4 @@
-"""ONNX's convolution and its transpose, and those of ONNX Runtime: channels last, and padding that is an input."""
+"""ONNX's Conv and ConvTranspose, and ONNX Runtime's NhwcConv and ConvTransposeWithDynamicPads."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def filter_windows(
     pads: Any = None,
     strides: Any = None,
 ) -> list[Windows]:
-    """The places of the filters of a convolution along each spatial dimension.
+    """Returns the windows of a convolution along each spatial dimension.
 
     Raises:
       ConstraintError: the filters do not fit x.
@@ -66,7 +66,7 @@ def conv_transpose(
     pads: Any = None,
     strides: Any = None,
 ) -> Array:
-    """All sums, cropped by `pads` or to `output_shape`; what is larger has zeros behind them, before the bias."""
+    """ConvTranspose: the full output, cropped by `pads` or to `output_shape`, or padded with zeros before the bias."""
     _check_ranks(x, w, kernel_shape)
     if group < 1 or w.shape[0] != x.shape[1] or w.shape[0] % group:
         raise ConstraintError(
@@ -101,7 +101,7 @@ def conv_transpose(
 
 
 def _nhwc_conv(*, x: Array, w: Array, **given: Any) -> Array:
-    """The channels of x are the last dimension, and those of w, as ONNX Runtime's tools write it, are too."""
+    """NhwcConv: channels are the last dimension of x, and of w too, as ONNX Runtime's tools write it."""
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ConstraintError(f"x and w must have one rank of at least 3, but they are {x.shape} and {w.shape}")
     channels_first = {name: jnp.moveaxis(on_device(value), -1, 1) for name, value in (("x", x), ("w", w))}
@@ -109,7 +109,7 @@ def _nhwc_conv(*, x: Array, w: Array, **given: Any) -> Array:
 
 
 def _conv_transpose_by_pads(*, pads: Array | None = None, **given: Any) -> Array:
-    """The padding decides a size, so it must be known."""
+    """ConvTransposeWithDynamicPads; the pads decide the output's sizes, so they must be constants."""
     if pads is None:
         raise ConstraintError("pads must be given, but they are left out")
     return conv_transpose(pads=known_ints("pads", pads), **given)

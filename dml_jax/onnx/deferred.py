@@ -1,4 +1,4 @@
-"""`Deferred`: an array that is computed where an operator needs it, because others can do with what it is made of."""
+"""`Deferred`: a lazily computed array, such as dequantised floats, whose parts other operators can use directly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Deferred", "Row", "Rows", "deferring", "plain"]
 
 @dataclass(frozen=True, eq=False)
 class Deferred(ABC):
-    """An array that is not computed yet; its fields are what it is made of, arrays among them."""
+    """A lazily computed array; its fields are the operands of the computation."""
 
     @property
     @abstractmethod
@@ -44,11 +44,11 @@ class Deferred(ABC):
 
     @property
     def is_known(self) -> bool:
-        """Whether it is made of constants alone."""
+        """Whether all operands are constants."""
         return all(isinstance(value, np.ndarray) for value in self._arrays().values())
 
     def known(self) -> Deferred:
-        """The same, of constants; all that it is made of is known."""
+        """Returns the same with constant operands; the values of all must be known."""
         return replace(self, **{name: np.asarray(value) for name, value in self._arrays().items()})
 
     def _arrays(self) -> dict[str, Array]:
@@ -62,7 +62,7 @@ Rows = Mapping[str, Row]  # by operator
 
 
 def deferring(row: Row, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a node that takes what is `Deferred`, by its row."""
+    """Returns the function of a node with `row` tried first on `Deferred` operands."""
     return partial(_by_row, row, function)
 
 
@@ -72,7 +72,7 @@ def _by_row(row: Row, function: Callable[..., Any], **keywords: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as an array, if it is `Deferred`: a constant, if it is made of constants; each of several."""
+    """Computes a `Deferred` value, or each of a tuple; other values stay as they are."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     return value.array if isinstance(value, Deferred) else value

@@ -1,4 +1,4 @@
-"""ONNX's elementwise arithmetic: operands are broadcast, none is promoted, and narrow floats are rounded once."""
+"""ONNX's elementwise operators: broadcasting without type promotion; narrow floats are rounded once."""
 
 from collections.abc import Callable
 from functools import partial, reduce
@@ -27,13 +27,13 @@ def _broadcast(*operands: Array) -> tuple[Any, ...]:
 
 
 def _exact(name: str, **operands: Array) -> Array:
-    """A function that both modules have, of which no operand needs more bits than it has."""
+    """Returns the function of a node that NumPy and jax.numpy compute exactly in the operands' type."""
     xp, *operands_ = _broadcast(*operands.values())
     return getattr(xp, name)(*operands_)
 
 
 def _rounded(function: Callable[[jax.Array], jax.Array], **operand: Array) -> jax.Array:
-    """A function of one operand, computed in floats of 32 bits at least."""
+    """Returns the unary function of a node, computed in float32 or wider and rounded once."""
     (x,) = map(on_device, operand.values())
     return function(x.astype(wide_type(x.dtype))).astype(x.dtype)
 
@@ -44,7 +44,7 @@ multiply: Callable[..., Array] = partial(_exact, "multiply")
 
 
 def divide(*, a: Array, b: Array) -> Array:
-    """Integers are divided towards 0; XLA multiplies by the reciprocal of what is broadcast, which rounds twice."""
+    """Div: integers round towards 0. XLA would multiply by reciprocals of a broadcast divisor, and so round twice."""
     xp, a, b = _broadcast(a, b)
     if a.dtype.kind not in "iu":
         wide = wide_type(a.dtype)
@@ -56,7 +56,7 @@ def divide(*, a: Array, b: Array) -> Array:
 
 
 def limited(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The same with the broadcasting of opsets 1 to 6: of the second operand only, from `axis` on."""
+    """Returns the function with the broadcasting of opsets 1 to 6: of the second operand only, from `axis` on."""
 
     def broadcast_second(*, broadcast: int = 0, axis: int | None = None, **operands: Array) -> Array:
         (_, a), (name, b) = operands.items()
@@ -73,7 +73,7 @@ def limited(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _alike(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The same of operands that have one shape, as opsets 1 to 7 want it."""
+    """Returns the function for operands of equal shapes, as opsets 1 to 7 require."""
 
     def of_one_shape(*, data_0: tuple[Array, ...]) -> Array:
         if len({x.shape for x in data_0}) > 1:
@@ -85,7 +85,7 @@ def _alike(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _extreme(name: str, *, data_0: tuple[Array, ...]) -> Array:
-    """A NaN is both the greatest and the least."""
+    """Returns Max or Min of any number of operands; NaN propagates."""
     xp, *operands = _broadcast(*data_0)
     return reduce(getattr(xp, name), operands)
 
@@ -104,7 +104,7 @@ def _mean(*, data_0: tuple[Array, ...]) -> Array:
 
 
 def clip(*, input: Array, min: Array | None = None, max: Array | None = None) -> Array:
-    """Where the least is greater than the greatest, it is the greatest."""
+    """Clip; where `min` is greater than `max`, the result is `max`."""
     for name, bound in (("maximum", min), ("minimum", max)):
         if bound is not None and bound.size != 1:
             which = "min" if bound is min else "max"
@@ -114,14 +114,14 @@ def clip(*, input: Array, min: Array | None = None, max: Array | None = None) ->
 
 
 def _clip_by_attributes(*, input: Array, min: float | None = None, max: float | None = None) -> Array:
-    """The versions whose bounds are numbers, infinities of a type that has none so great."""
+    """Clip of opsets 1 to 10, whose bounds are attributes; a bound beyond the type becomes infinite."""
     with np.errstate(over="ignore"):
         least, most = (None if n is None else np.asarray(n).astype(input.dtype) for n in (min, max))
     return clip(input=input, min=least, max=most)
 
 
 def power(*, x: Array, y: Array) -> jax.Array:
-    """In the type of the base: integers wrap to whole powers, and are cut off to others."""
+    """Pow, in the type of the base: integer bases wrap around, and are truncated for fractional exponents."""
     _, base, exponent = _broadcast(on_device(x), on_device(y))
     if jnp.issubdtype(base.dtype, jnp.integer):
         return (whole_power if jnp.issubdtype(exponent.dtype, jnp.integer) else _cut_power)(base, exponent)
@@ -130,7 +130,7 @@ def power(*, x: Array, y: Array) -> jax.Array:
 
 
 def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Integers to the power of fractions: whole ones are exact, others are computed in the widest floats."""
+    """Pow of integers to float exponents: integral ones are exact, others are computed in the widest floats."""
     whole = jnp.rint(exponent)
     is_whole = exponent == whole
     if not isinstance(is_whole, Tracer) and is_whole.all():
@@ -142,7 +142,7 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def prelu(*, x: Array, slope: Array) -> jax.Array:
-    """The slope is broadcast to x; its derivative is 0 where x is not negative, infinite too."""
+    """PRelu: the slope broadcasts to x; its derivative is 0 where x is not negative, also if infinite."""
     x, slope = on_device(x), on_device(slope)
     if jnp.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")
@@ -150,13 +150,13 @@ def prelu(*, x: Array, slope: Array) -> jax.Array:
 
 
 def _prelu_of_channels(*, x: Array, slope: Array) -> jax.Array:
-    """The versions before 7: one slope, or one per channel, which is dimension 1."""
+    """PRelu of opsets 1 to 6: one slope, or one per channel, which is dimension 1."""
     per_channel = slope.ndim == 1 and slope.size > 1 and x.ndim > 1
     return prelu(x=x, slope=slope.reshape(-1, *(1,) * (x.ndim - 2)) if per_channel else slope)
 
 
 def modulo(*, a: Array, b: Array, fmod: int = 0) -> Array:
-    """The sign is that of b, with fmod that of a, also of zeros."""
+    """Mod: the result has the sign of b, or with `fmod` that of a, also if it is 0."""
     xp, dividend, divisor = _broadcast(a, b)
     if fmod:
         return xp.fmod(dividend, divisor)
@@ -167,7 +167,7 @@ def modulo(*, a: Array, b: Array, fmod: int = 0) -> Array:
 
 
 def shift_bits(*, x: Array, y: Array, direction: str) -> Array:
-    """By as many bits as there are, or more, or less than 0, all go: what remains is the sign, to the right."""
+    """BitShift; a shift by the width of the type, more, or less than 0 leaves 0, or the sign to the right."""
     if direction not in ("LEFT", "RIGHT"):
         raise ConstraintError(f"direction must be LEFT or RIGHT, but it is {direction!r}")
     xp, x, y = _broadcast(x, y)
@@ -181,7 +181,7 @@ def shift_bits(*, x: Array, y: Array, direction: str) -> Array:
 
 
 def sign(*, input: Array) -> Array:
-    """That of both zeros is 0."""
+    """Sign; the sign of both zeros is 0."""
     xp, x = arrays(input)
     return xp.where(x == 0, xp.zeros_like(x), xp.sign(x))
 
@@ -198,7 +198,7 @@ def is_nan(*, x: Array) -> Array:
 
 
 def error_function(*, input: Array) -> jax.Array:
-    """Of integers the nearest float64 is cut off to 0, or beyond 5 it is 1."""
+    """Erf; for integers the nearest float64 is truncated to 0, or beyond 5 it is 1."""
     x = on_device(input)
     if not jnp.issubdtype(x.dtype, jnp.integer):
         return _rounded(lax.erf, input=x)

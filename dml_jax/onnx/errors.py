@@ -1,4 +1,4 @@
-"""The errors of ONNX models: a file that cannot be read, an operator that is not supported, a wrong call."""
+"""Exceptions of ONNX models: unreadable files, unsupported operators, wrong calls."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Values that cross into a branch or a loop of JAX: as arrays, and the form that makes values of arrays again."""
+"""Flattens values to arrays for `lax.cond` and loops, with the form that restores them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Form", "as_arrays", "types_text"]
 
 @dataclass(frozen=True)
 class Form:
-    """The values that arrays stand for.
+    """The structure of flattened values: it turns arrays back into values.
 
     Args:
       structure: of the values, a tree of JAX.

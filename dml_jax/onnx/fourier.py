@@ -1,4 +1,4 @@
-"""ONNX's Fourier transforms, by `jax.numpy.fft`, and the weights of a mel spectrogram, which are known numbers."""
+"""ONNX's DFT, STFT, window functions and MelWeightMatrix, by `jax.numpy.fft`."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ __all__ = ["OPERATORS", "dft", "mel_weight_matrix", "stft"]
 def dft_along_axis(
     *, input: Array, dft_length: Array | None = None, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> jax.Array:
-    """Of a signal whose last dimension has its real parts, or real and imaginary parts."""
+    """DFT of a signal whose last dimension holds real parts, or real and imaginary parts."""
     if input.ndim < 2 or input.shape[-1] not in (1, 2):
         rule = "input must have 2 dimensions at least, the last one of 1 or 2"
         raise ConstraintError(f"{rule}, but its shape is {input.shape}")
@@ -41,7 +41,7 @@ def dft_along_axis(
 
 
 def dft(*, axis: Array | None = None, **given: Any) -> jax.Array:
-    """Since opset 20 the axis is an input."""
+    """DFT since opset 20, where the axis is an input."""
     return dft_along_axis(axis=-2 if axis is None else number_of("axis", axis, "an axis"), **given)
 
 
@@ -53,7 +53,7 @@ def stft(
     frame_length: Array | None = None,
     onesided: int = 1,
 ) -> jax.Array:
-    """The transforms of frames, each times the window; a last dimension of 1 may be left out."""
+    """STFT: the DFT of each frame times the window; a last dimension of 1 may be left out."""
     signal = signal[..., None] if signal.ndim == 2 else signal
     if signal.ndim != 3 or signal.shape[-1] not in (1, 2) or (window is not None and window.ndim != 1):
         rule = "signal must be (batches, length, 1 or 2), and window 1-D"
@@ -83,7 +83,7 @@ def mel_weight_matrix(
     upper_edge_hertz: Array,
     output_datatype: int = 1,
 ) -> np.ndarray:
-    """Triangles over the bins of a spectrum, [dft_length // 2 + 1, num_mel_bins], evenly spaced on the mel scale."""
+    """MelWeightMatrix: triangular filters of a spectrum, (dft_length // 2 + 1, num_mel_bins), even on the mel scale."""
     count, length, rate = (
         number_of(name, value)
         for name, value in (("num_mel_bins", num_mel_bins), ("dft_length", dft_length), ("sample_rate", sample_rate))
@@ -110,7 +110,7 @@ def mel_weight_matrix(
 
 
 def _complex(x: Array) -> jax.Array:
-    """Without the last dimension; real numbers where that has no imaginary parts."""
+    """Merges the last dimension into complex numbers; real numbers if it has no imaginary parts."""
     wide = on_device(x).astype(wide_type(x.dtype))
     return wide[..., 0] if x.shape[-1] == 1 else jax.lax.complex(wide[..., 0], wide[..., 1])
 

@@ -1,4 +1,4 @@
-"""Gives numbers to sizes of inputs that a model leaves open, in a ModelProto or in a `Graph`."""
+"""Free dimension overrides: sets sizes of inputs that a model leaves open, in a ModelProto or a `Graph`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

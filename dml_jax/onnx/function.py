@@ -54,12 +54,12 @@ class OnnxFunction:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What it takes, in order."""
+        """The inputs, in order."""
         return self._inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What it returns, in order."""
+        """The names of the outputs, in order."""
         return self._graph.outputs
 
     @property

@@ -1,4 +1,4 @@
-"""The bodies of operators that ONNX defines as functions, with the attributes of a call put in."""
+"""Expands operators that ONNX defines as functions: their bodies, with the attributes of a call inserted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Schema = Any  # an OpSchema, whose stubs lack what is said of bodies
 
 
 def has_body(schema: Schema) -> bool:
-    """Whether ONNX defines the operator by other ones."""
+    """Whether ONNX defines the operator as a function of other operators."""
     return schema.has_function or schema.has_context_dependent_function
 
 

@@ -1,4 +1,4 @@
-"""The Gelus that ONNX Runtime adds to ONNX's own, with and without a bias, and sums with a bias; rounded once."""
+"""ONNX Runtime's Gelu, FastGelu, BiasGelu, QuickGelu, BiasSplitGelu and BiasAdd; rounded once."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ def _bias_gelu(*, a: Array, b: Array) -> jax.Array:
 
 
 def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
-    """The first half of the last dimension, times the Gelu of the second one."""
+    """BiasSplitGelu: the first half of the last dimension, times the Gelu of the second half."""
     if x.ndim != 3 or x.shape[-1] % 2:
         raise ConstraintError(f"x must have 3 dimensions, the last one of an even size, but its shape is {x.shape}")
     factors, gated = jnp.split(_biased(x, bias), 2, -1)
@@ -42,7 +42,7 @@ def _fast_gelu(*, x: Array, bias: Array | None = None) -> jax.Array:
 
 
 def _biased(x: Array, bias: Array) -> jax.Array:
-    """The sum, in floats of 32 bits at least."""
+    """Returns the sum with a bias, in float32 or wider."""
     if bias.ndim != 1 or bias.shape != x.shape[-1:]:
         rule = "the bias must have one number for each element of the last dimension"
         raise ConstraintError(f"{rule}, but its shape is {bias.shape}, and the input is {x.shape}")

@@ -1,4 +1,4 @@
-"""`Graph`: a model that is read. All of its operators are supported, and every value exists before it is read."""
+"""`Graph`: a parsed and checked model; all operators are supported, and nodes are in topological order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
 
 @dataclass(frozen=True)
 class Graph:
-    """A model that is read.
+    """A parsed model.
 
     Args:
       name: of the graph.

@@ -1,4 +1,4 @@
-"""ONNX's GridSample, by `grid_sample`."""
+"""ONNX's GridSample, by `dml_jax.grid_sample`."""
 
 import jax
 

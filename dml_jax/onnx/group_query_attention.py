@@ -1,4 +1,4 @@
-"""GroupQueryAttention of ONNX Runtime: heads that share keys, a cache of keys, and rotary embedding, in float32."""
+"""ONNX Runtime's GroupQueryAttention: shared key-value heads, KV cache and rotary embedding, in float32."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def group_query_attention(
     count: int = 1,
     **given: Any,
 ) -> tuple[jax.Array | None, ...]:
-    """Row b of the batch has seqlens_k[b] + 1 keys, of which the new ones are the last, in their places of the cache.
+    """GroupQueryAttention: row b of the batch has seqlens_k[b] + 1 keys; the new ones are the last of them.
 
     The present is as large as the past if that has room for all keys, else as large as `total_sequence_length`. Where
     that is data, the past must have room; where it has none, the output is NaN.
@@ -113,7 +113,7 @@ def group_query_attention(
 
 @dataclass(frozen=True)
 class _Lengths:
-    """How many keys there are, and where the new ones lie.
+    """The number of keys, and the places of the new ones.
 
     Args:
       batch: of queries.
@@ -162,7 +162,7 @@ class _Lengths:
         return self.starts[:, None] + np.arange(self.rows, dtype=np.int32)[None]
 
     def given_positions(self, ids: Array) -> Array:
-        """Those that a model gives; of the first keys it gives one, for the first of all rows."""
+        """Returns the given position_ids; for a first prompt they start at the first row's first one, in every row."""
         check_shape("position_ids", ids, (self.batch, self.rows))
         first = ids[:1, :1] + np.arange(self.rows, dtype=ids.dtype)[None]
         if isinstance(self.is_first, Tracer):
@@ -170,7 +170,7 @@ class _Lengths:
         return first if self.is_first else ids
 
     def is_seen(self, causal: int, window: int) -> jax.Array:
-        """Whether a query sees a key: the keys up to itself, and of these the last ones, as many as the window has."""
+        """Returns the causal mask, limited to the local window: whether a query sees a key."""
         check_value("causal", causal, (0, 1))
         starts, ends = on_device(self.starts), on_device(self.ends)
         if not causal:
@@ -180,13 +180,13 @@ class _Lengths:
         return is_seen if window < 0 else is_seen & ~up_to_itself(starts - np.int32(window), self.rows, self.room)
 
     def bias(self, bias: Array, heads: int) -> jax.Array:
-        """The bias, with zeros for the room behind all keys."""
+        """Returns the bias, with zeros for unused room of the cache."""
         check_bias(bias, (self.batch, heads, self.rows))
         return fit_keys("attention_bias", bias, self.total, self.room)
 
 
 def _heads(query: Array, key: Array | None, value: Array | None, heads: int, shared: int) -> list[jax.Array]:
-    """Queries, new keys and new values, (batch, heads, rows, size); in one tensor they stand in this order."""
+    """Returns queries, new keys and new values as (batch, heads, rows, size); one packed tensor has this order."""
     if shared < 1 or heads < 1 or heads % shared:
         rule = "num_heads must be a multiple of kv_num_heads, which is at least 1"
         raise ConstraintError(f"{rule}, but they are {heads} and {shared}")
@@ -204,7 +204,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
 
 
 def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
-    """Of each head, divided by the root of the mean of its squares."""
+    """RMS normalization of each head."""
     check_shape(name, weight, x.shape[-1:])
     return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)
 

@@ -1,4 +1,4 @@
-"""int64 data while x64 is off: int32 data whose least and greatest number are known, so that nothing is narrowed."""
+"""int64 while x64 is off: int32 data with known bounds (interval arithmetic), so that no value is narrowed."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _extreme(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
 
 
 def _corners(function: Callable[[int, int], int]) -> _Law:
-    """Returns the law of a function that is monotonic in each operand: its extremes are at the ends of the ranges."""
+    """Returns the interval rule of a function monotonic in each operand: extremes lie at the ends of the ranges."""
 
     def law(ranges: Sequence[Range], _: Any) -> Range:
         combined = ranges[0]

@@ -1,4 +1,4 @@
-"""Keys and values of the past, which new ones follow: behind them, or in their places of a cache with room for more."""
+"""KV cache: appends new keys and values to the past, or writes them into a buffer with room for more."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def check_room(output: jax.Array, ends: Any, room: int) -> jax.Array:
 
 
 def fit_keys(name: str, array: Array, total: int | None, room: int) -> jax.Array:
-    """Returns numbers of keys, along the last dimension, with zeros for the room behind them.
+    """Pads numbers of keys, along the last dimension, with zeros up to the room of the cache.
 
     Args:
       name: of the operand.

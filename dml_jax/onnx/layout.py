@@ -1,4 +1,4 @@
-"""ONNX's layout operators: in NumPy on constants, else by this library or jax.numpy; no bit changes."""
+"""ONNX's layout operators (Reshape, Transpose, Concat, Split, Slice, Tile, Pad, ...): NumPy on constants, else JAX."""
 
 from collections.abc import Mapping
 from itertools import accumulate
@@ -93,7 +93,7 @@ def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> Array
 
 
 def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> Array:
-    """Numbers from `start`; narrow floats are computed as float32, as other runtimes do before stash_type too."""
+    """Range; narrow floats are computed as float32, as other runtimes do before stash_type too."""
     count, first, step = range_of(start, limit, delta)
     return fill_value_sequence((count,), first, step, start.dtype)
 
@@ -152,7 +152,7 @@ def unsqueeze(*, data: Array, axes: Any) -> Array:
 
 
 def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
-    """Joins arrays; only the first version may leave the axis out."""
+    """Concat; only its first version may leave the axis out."""
     xp, *inputs_ = arrays(*inputs)
     axis = axis_of("axis", axis, inputs_[0].ndim)
     return np.concatenate(inputs_, axis) if xp is np else dml_join(inputs_, axis)
@@ -174,7 +174,7 @@ def lengths_of(length: int, *, count: int, split: Any = None, num_outputs: int |
 
 
 def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
-    """Parts of one size; only opset 18 lets the last be smaller."""
+    """Returns equal sizes of parts; from opset 18 on the last may be smaller."""
     part = -(-length // count)
     if length % count and not uneven:
         raise ConstraintError(f"the size along axis must be a multiple of the {count} parts, but it is {length}")
@@ -220,7 +220,7 @@ def _window(reached: range) -> tuple[int, int, int] | None:
 
 
 def _bounded(size: int, start: int, end: int, step: int) -> slice:
-    """A slice by ONNX's rule, which for a negative step differs from Python's: the start is moved into range."""
+    """Clamps a slice by ONNX's rule; for a negative step it clamps the start, unlike Python."""
     if step > 0:
         return slice(start, end, step)
     first = max(0, min(start + size if start < 0 else start, size - 1))
@@ -243,7 +243,7 @@ def tile(*, input: Array, repeats: Any) -> Array:
 
 
 def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:
-    """The first version: one axis."""
+    """Tile of opset 1: along one axis."""
     (count,), (along,) = known_ints("tiles", tiles), known_ints("axis", axis)
     along = axis_of("axis", along, input.ndim)
     return tile(input=input, repeats=[count if d == along else 1 for d in range(input.ndim)])
@@ -286,17 +286,17 @@ PAD_MODES: Mapping[str, Mode] = {"constant": "constant", "reflect": "reflection"
 
 
 def pad_by_attributes(*, data: Array, value: float = 0.0, **rest: Any) -> jax.Array:
-    """The versions whose value is an attribute."""
+    """Pad of opsets 2 to 10, whose value is an attribute."""
     return pad(data=data, constant_value=np.asarray(value, data.dtype), **rest)
 
 
 def pad_by_paddings(*, paddings: Any, **rest: Any) -> jax.Array:
-    """The first version, which had another name for the pads."""
+    """Pad of opset 1, which names the pads `paddings`."""
     return pad_by_attributes(pads=paddings, **rest)
 
 
 def where(*, condition: Array, x: Array, y: Array) -> Array:
-    """DirectML's operands are of one size."""
+    """Where; broadcasts its operands first, because DirectML needs equal sizes."""
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
     xp, *operands = arrays(condition, x, y)
     operands = [expand(input=a, shape=sizes) for a in operands]

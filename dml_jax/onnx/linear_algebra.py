@@ -1,4 +1,4 @@
-"""ONNX's sums of products by an equation, and determinants."""
+"""ONNX's Einsum and Det."""
 
 import re
 
@@ -15,7 +15,7 @@ __all__ = ["OPERATORS", "det", "einsum"]
 
 
 def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
-    """As exact as `matmul`: floats of 8 and 16 bits are rounded once; integers wrap."""
+    """Einsum, as exact as `matmul`: floats of 8 and 16 bits are rounded once; integers wrap."""
     dtype = inputs[0].dtype
     if not re.fullmatch(r"[A-Za-z., ]*(->[A-Za-z. ]*)?", equation):
         rule = "equation must be of letters, commas, ellipses and at most one arrow"

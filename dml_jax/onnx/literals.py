@@ -1,4 +1,4 @@
-"""Finds initializers that are no parameters: literals, such as the 2 of `x * 2`, scales and zero points."""
+"""Finds initializers that are not trainable: literals, such as the 2 of `x * 2`, scales and zero points."""
 
 from collections.abc import Iterator, Sequence
 
@@ -56,7 +56,7 @@ def _uses(steps: Sequence[Step], outputs: Sequence[str]) -> Uses:
 
 
 def _uses_by(step: Step, uses: Uses, products: set[str]) -> Iterator[tuple[str, set[str]]]:
-    """Yields the names of the values that a step reads, and how it does; `uses` has those of later steps."""
+    """Yields the values that a step reads, and the ways of reading; `uses` has those of later steps."""
     if isinstance(step, FunctionCall):
         inside = _uses(step.own.steps, step.own.outputs) if step.own else {}
         names = step.own.inputs if step.own else ()

@@ -1,4 +1,4 @@
-"""A body that runs again and again: node by node, as `jax.lax.scan`, or as `jax.lax.while_loop`."""
+"""Executes loop bodies: unrolled, by `jax.lax.scan`, or by `jax.lax.while_loop`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Results = tuple[list[Any], list[Any]]  # the state, and the rows of each scan ou
 
 @dataclass(frozen=True)
 class Iteration:
-    """What runs again and again.
+    """A loop body, with its state, inputs and outputs.
 
     Args:
       run: one iteration. It takes its number, the condition, the state, and an element of each input; it returns the
@@ -115,7 +115,7 @@ def _stacked(rows: Sequence[Any]) -> Any:
 
 
 def _sized(rows: Any, size: int) -> Any:
-    """Returns so many rows, those that are missing 0."""
+    """Pads rows with zeros to a number of rows."""
     (array,), form = as_arrays([rows])
     pads = [(0, max(0, size - array.shape[0])), *([(0, 0)] * (array.ndim - 1))]
     return form.with_zero().values([move_bits(lambda x: jnp.pad(x[:size], pads), array)])[0]
@@ -123,7 +123,7 @@ def _sized(rows: Any, size: int) -> Any:
 
 @dataclass(frozen=True)
 class _Traced:
-    """An iteration on arrays of JAX.
+    """An iteration traced on arrays of JAX.
 
     Args:
       loop: of it.
@@ -170,7 +170,7 @@ def _compiled(loop: Iteration) -> Results:
 
 
 def _settled(traced: _Traced, start: Any, inputs: Any) -> tuple[_Traced, Any, Any, Form]:
-    """Finds ranges of int64 that every iteration keeps: where one does not, they are all numbers of 32 bits.
+    """Finds int64 ranges that are loop invariants; a range that an iteration leaves becomes all of int32.
 
     Returns:
       The iteration with them, the condition after it, the shapes of its rows, and their form.

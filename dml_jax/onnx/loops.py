@@ -1,4 +1,4 @@
-"""ONNX's Loop and Scan."""
+"""ONNX's Loop and Scan: their inputs and outputs, for loop_execution.py."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -74,7 +74,7 @@ def scan_of_batch(
     count: int,
     directions: Sequence[int] = (),
 ) -> tuple[Any, ...]:
-    """The first version: dimension 0 is the batch, dimension 1 is scanned, as far as `sequence_lens` says."""
+    """Scan of opset 8: dimension 0 is the batch, dimension 1 is scanned up to `sequence_lens`."""
     lengths, *values = initial_state_and_scan_inputs
     arrays, form = as_arrays(values)
     kept = _kept(values, num_scan_inputs)

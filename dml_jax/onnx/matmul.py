@@ -1,4 +1,4 @@
-"""ONNX's products of matrices, and those that ONNX Runtime fuses with transpositions and a softmax."""
+"""ONNX's Gemm and MatMul, and ONNX Runtime's fused matrix products."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def gemm(
     transB: int = 0,  # noqa: N803
     broadcast: int = 1,
 ) -> Array:
-    """Integers are multiplied in their type, by whole numbers only."""
+    """Gemm; integers are multiplied in their type, by integral alpha and beta only."""
     if a.ndim != 2 or b.ndim != 2:
         raise ConstraintError(f"a and b must have 2 dimensions, but their shapes are {a.shape} and {b.shape}")
     sizes = (a.shape[1 if transA else 0], b.shape[0 if transB else 1])
@@ -57,7 +57,7 @@ def broadcast_term(c: Array, sizes: tuple[int, int], broadcast: int = 1) -> Arra
 
 
 def matmul(*, a: Array, b: Array) -> Array:
-    """As exact as `gemm`; what is one matrix for a whole batch stays one."""
+    """MatMul, as exact as `gemm`; a matrix shared by a batch is not repeated."""
     if a.dtype.kind in "iu":
         xp, a, b = arrays(a, b)
         return xp.matmul(a, b)
@@ -65,7 +65,7 @@ def matmul(*, a: Array, b: Array) -> Array:
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """In floats of 32 bits at least."""
+    """Returns a product in float32 or wider."""
     wide = wide_type(a.dtype)
     return unfused_product(jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide))
 
@@ -77,7 +77,7 @@ def _fused_matmul(*, a: Array, b: Array, **attributes: Any) -> jax.Array:
 def _fused_matmul_activation(
     *, a: Array, b: Array, activation: str, activation_axis: int = -1, **attributes: Any
 ) -> jax.Array:
-    """The only activation that ONNX Runtime fuses is Softmax, along one dimension; it has no numbers."""
+    """FusedMatMulActivation; ONNX Runtime fuses Softmax only, along one dimension, without parameters."""
     if activation != "Softmax":
         raise ConstraintError(f"activation must be Softmax, but it is {activation!r}")
     for name in ("activation_alpha", "activation_beta", "activation_gamma"):
@@ -97,7 +97,7 @@ def _scaled_product(
     transBatchA: int,  # noqa: N803
     transBatchB: int,  # noqa: N803
 ) -> jax.Array:
-    """alpha times the product of matrices that may be stored in other orders, in floats of 32 bits at least."""
+    """Returns alpha times the product of matrices that may be transposed, in float32 or wider."""
     if (transBatchA or transBatchB) and not a.ndim == b.ndim >= 3:
         rule = "with transBatchA or transBatchB a and b must have one rank of at least 3"
         raise ConstraintError(f"{rule}, but their shapes are {a.shape} and {b.shape}")
@@ -106,7 +106,7 @@ def _scaled_product(
 
 
 def _matrices(x: Array, is_transposed: int, is_batch_transposed: int) -> jax.Array:
-    """Rows come before the batch where that is transposed; a vector has no order."""
+    """Undoes the flags transBatch and trans; they do not change a vector."""
     x = on_device(x)
     x = jnp.moveaxis(x, 0, -2) if is_batch_transposed else x
     return x.mT if is_transposed and x.ndim > 1 else x

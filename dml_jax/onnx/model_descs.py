@@ -27,7 +27,7 @@ Desc = OperatorDesc[Any]
 
 @dataclass(frozen=True)
 class Described:
-    """A node that DirectML has an operator for.
+    """A node with a DirectML operator.
 
     Args:
       label: of the node, such as "Gather node 'embed'".

@@ -1,4 +1,4 @@
-"""Reads a model, and its tensors that lie in files beside it; nothing outside its folder is opened."""
+"""Loads a model and its external data; opens no file outside the model's folder."""
 
 import os
 import re
@@ -125,7 +125,7 @@ def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _messages(model: Message) -> Iterator[tuple[int, Message]]:
-    """Yields every message in a model and how deep it lies, without calling itself: it may lie at any depth."""
+    """Yields every message in a model and its depth, without recursion, because files may nest at any depth."""
     stack: list[tuple[int, Message]] = [(0, model)]
     while stack:
         depth, message = stack.pop()

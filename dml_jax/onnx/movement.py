@@ -1,4 +1,4 @@
-"""ONNX's data movement by this library's functions, and what ONNX has beyond DirectML around them."""
+"""ONNX's gathers, scatters, TopK, OneHot and other data movement, by functions of `dml_jax`."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
 
 
 def compress(*, input: Array, condition: Array, axis: int | None = None) -> jax.Array:
-    """Returns the elements whose condition holds; without an axis, of the flattened array."""
+    """Compress: the elements whose condition holds; without an axis, of the flattened array."""
     data = input.reshape(-1) if axis is None else input
     along = 0 if axis is None else axis_of("axis", axis, input.ndim)
     holds = known("condition", condition, "a size")
@@ -99,7 +99,7 @@ def space_to_depth(*, input: Array, blocksize: int, mode: str = "DCR") -> jax.Ar
 
 
 def one_hot(*, indices: Array, depth: Array, values: Array, axis: int = -1) -> jax.Array:
-    """ONNX's indices have no dimension for the rows, and may be floats."""
+    """OneHot; unlike DirectML's, indices lack the one-hot dimension and may be floats."""
     along = axis_of("axis", axis, indices.ndim + 1)
     rows = reshape(data=indices, shape=[*indices.shape[:along], 1, *indices.shape[along:]], allowzero=1)
     if not jnp.issubdtype(rows.dtype, jnp.integer):
@@ -108,12 +108,12 @@ def one_hot(*, indices: Array, depth: Array, values: Array, axis: int = -1) -> j
 
 
 def top_k(*, x: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[jax.Array, jax.Array]:
-    """They are sorted in any case."""
+    """TopK; the result is sorted whatever `sorted` says."""
     return dml_top_k(on_device(x), axis, number_of("k", k), direction="decreasing" if largest else "increasing")
 
 
 def non_zero(*, x: Array) -> jax.Array:
-    """Returns a column of coordinates per element that is not 0."""
+    """NonZero: a column of coordinates per element that is not 0."""
     count, coordinates = nonzero_coordinates(on_device(known("x", x)))
     return coordinates[: int(count)].T
 
@@ -125,7 +125,7 @@ def reverse_sequence(*, input: Array, sequence_lens: Array, batch_axis: int = 1,
 
 
 def lengths_among(shape: Any, lengths: Any, batch_axis: int, time_axis: int) -> tuple[list[int], list[int], int]:
-    """The sizes of a length per batch among all dimensions, those that it is repeated to, and the axis of time."""
+    """Returns the shape of lengths among all dimensions, the shape that they broadcast to, and the time axis."""
     if len(shape) < 2 or {batch_axis, time_axis} not in ({0, 1}, {1, 0}) or list(lengths) != [shape[batch_axis]]:
         rule = "batch_axis and time_axis must be 0 and 1 of input, and sequence_lens have a length per batch"
         raise ConstraintError(f"{rule}, but they are {batch_axis} and {time_axis} of {shape} and {lengths}")
@@ -145,7 +145,7 @@ def trilu(*, input: Array, k: Array | None = None, upper: int = 1) -> jax.Array:
 
 
 def diagonals_of(shape: Any, k: Array | None, upper: int) -> tuple[int, int]:
-    """Those that become 0, from the first to the one after the last: the lower or the upper ones."""
+    """Returns the range of diagonals that Trilu sets to 0: lower or upper ones."""
     if len(shape) < 2:
         raise ConstraintError(f"input must have at least 2 dimensions, but its shape is {shape}")
     at = 0 if k is None else number_of("k", k, "diagonals")
@@ -168,7 +168,7 @@ def _accumulated(function: Any, x: Array, axis: Array, exclusive: int, reverse: 
 def max_unpool(
     *, x: Array, i: Array, output_shape: Array | None = None, kernel_shape: Any, pads: Any = None, strides: Any = None
 ) -> Array:
-    """The indices count the elements of the sizes that follow from pooling, whatever `output_shape` says."""
+    """MaxUnpool; indices count elements of the inferred output, whatever `output_shape` says."""
     sizes = unpooled_sizes(x.shape, kernel_shape, pads, strides)
     unpooled = max_unpooling(on_device(x), i, sizes)
     if output_shape is None:
@@ -222,7 +222,7 @@ def _cut(data: Any, indices: Array, axis: int) -> Any:
 
 
 def _reduction_of(name: str) -> ReductionName | None:
-    """ONNX's name of a reduction, which is one of this library's, or "none"."""
+    """Checks ONNX's name of a reduction: one of this library's, or "none"."""
     reductions: dict[str, ReductionName | None] = {"none": None, "add": "add", "mul": "mul", "min": "min", "max": "max"}
     if name not in reductions:
         raise ConstraintError(f"reduction must be {', '.join(reductions)}, but it is {name!r}")
@@ -236,7 +236,7 @@ def _picture(input: Array) -> jax.Array:
 
 
 def order_of(mode: str) -> OrderName:
-    """ONNX's name of an order, which is one of this library's."""
+    """Checks ONNX's name of an order, which is one of this library's."""
     if mode not in ("DCR", "CRD"):
         raise ConstraintError(f"mode must be DCR or CRD, but it is {mode!r}")
     return mode

@@ -1,4 +1,4 @@
-"""`Node`: one node of a graph, and the function that computes it, whose keywords are the names in the schema."""
+"""`Node`: a node of a graph with the function that computes it; keywords have the schema's names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`Reader`: reads ONNX nodes, and the graphs and functions inside of them, into the steps of a `Block`."""
+"""`Reader`: parses ONNX nodes, subgraphs and functions into the steps of a `Block`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX's NonMaxSuppression: which boxes are kept decides a size; in NumPy where all is known, else up to a maximum."""
+"""ONNX's NonMaxSuppression: in NumPy for constants; in JAX with a maximum number of boxes, padded with -1."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -29,7 +29,7 @@ def non_max_suppression(
     center_point_box: int = 0,
     maximum: Mapping[int, int] = MappingProxyType({}),
 ) -> Any:
-    """Returns batch, class and number of each box that is kept, the best first; of equal scores the first box first.
+    """Returns batch, class and index of each kept box, by falling score; of equal scores the first box comes first.
 
     With a stated `maximum` for the output, its only one, it has so many rows: -1 after the last box, and without those
     beyond. Then inputs may be data.
@@ -88,7 +88,7 @@ def _kept(corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, le
 
 
 def _ratios(one: Any, others: Any) -> Any:
-    """The area that boxes have in common with one, divided by the area of both; 0 where there is none."""
+    """Returns the intersection over union of boxes with one box; 0 if the union is empty."""
     xp, one, others = arrays(one[None], others)
     sides = xp.minimum(one[:, 2:], others[:, 2:]) - xp.maximum(one[:, :2], others[:, :2])
     common = xp.maximum(sides, 0).prod(-1)
@@ -105,7 +105,7 @@ def _up_to(
     least: Array | None,
     are_centered: bool,
 ) -> Any:
-    """The same of data: at most `rows` boxes of all, and -1 after them."""
+    """NonMaxSuppression of traced data: at most `rows` boxes in all, and -1 after them."""
     (batches, count, _), classes = boxes.shape, scores.shape[1]
     limit = _limit(0 if most is None else _only("max_output_boxes_per_class", most))
     highest = 0.0 if overlap is None else _only("iou_threshold", overlap)
@@ -114,7 +114,7 @@ def _up_to(
     steps = max(0, min(count, rows, limit if isinstance(limit, int) else count))
 
     def kept(corners: jax.Array, scores: jax.Array) -> jax.Array:
-        """The boxes of one class, the best first, -1 after them."""
+        """Returns the kept boxes of one class, by falling score, and -1 after them."""
 
         def step(is_left: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
             best = jnp.argmax(jnp.where(is_left, scores, -np.inf)).astype(np.int32)
@@ -136,7 +136,7 @@ def _up_to(
 
 
 def _limit(most: Any) -> Any:
-    """A number of 32 bits, because exporters write the greatest one of 64."""
+    """Clamps a limit to int32, because exporters write the greatest int64."""
     greatest = 2**31 - 1
     return jnp.minimum(most, greatest).astype(np.int32) if isinstance(most, Tracer) else min(int(most), greatest)
 

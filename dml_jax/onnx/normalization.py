@@ -1,4 +1,4 @@
-"""ONNX's normalizations, ONNX Runtime's GroupNorm, and Dropout where nothing is random; narrow floats as float32."""
+"""ONNX's normalizations, ONNX Runtime's GroupNorm, and Dropout without randomness; computed in float32 or wider."""
 
 from math import prod
 from typing import Any
@@ -46,7 +46,7 @@ def batch_normalization(
     training_mode: int = 0,
     count: int = 1,
 ) -> tuple[Array, ...]:
-    """By the given mean and variance; in training by those of x, and the given ones come a bit nearer to these."""
+    """BatchNormalization by running mean and variance; in training by those of x, and the running ones are updated."""
     if count > 1 and not training_mode:
         raise ConstraintError(f"there must be 1 output unless training_mode is 1, but there are {count}")
     if not training_mode:
@@ -57,12 +57,12 @@ def batch_normalization(
 
 
 def batch_normalization_by_is_test(*, is_test: int = 0, **given: Any) -> tuple[Array, ...]:
-    """Of opsets 1 to 6: in training unless `is_test` is set."""
+    """BatchNormalization of opsets 1 to 6: in training unless `is_test` is set."""
     return _batch_normalization_of_five(training=not is_test, **given)
 
 
 def batch_normalization_by_count(*, count: int = 1, **given: Any) -> tuple[Array, ...]:
-    """Of opsets 7 to 13: in training if there are more outputs than one."""
+    """BatchNormalization of opsets 7 to 13: in training if there are several outputs."""
     return _batch_normalization_of_five(training=count > 1, count=count, **given)
 
 
@@ -79,7 +79,7 @@ def _batch_normalization_of_five(
     training: bool,
     count: int = 1,
 ) -> tuple[Array, ...]:
-    """The outputs are y, the moved mean and variance, and those of x; without `spatial` each element has its own."""
+    """Returns y, running mean and variance, and those of x; without `spatial` per element, not per channel."""
     if count > 1 and not training:
         raise ConstraintError(f"there must be 1 output unless is_test is 0, but there are {count}")
     if not training:
@@ -106,7 +106,7 @@ def layer_normalization(
     stash_type: int = 1,
     count: int = 1,
 ) -> tuple[Array, ...]:
-    """Floats of 64 bits are computed as such, whatever `stash_type` says, which is the type of the mean."""
+    """LayerNormalization; float64 is computed in float64, and `stash_type` only gives the type of the mean."""
     if not -x.ndim <= axis < x.ndim:
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
     factors = spread("scale", scale, x.shape)
@@ -127,7 +127,7 @@ def _group_norm(
     channels_last: int = 1,
     epsilon: float = 1e-5,
 ) -> jax.Array:
-    """Channels are the last dimension, or the second one; an activation of 1 is SiLU, x * sigmoid(x)."""
+    """GroupNorm; channels are the last or the second dimension; activation 1 is SiLU, x * sigmoid(x)."""
     if x.ndim != 4 or activation not in (0, 1):
         rule = "x must have 4 dimensions, and activation be 0 or 1"
         raise ConstraintError(f"{rule}, but they are {x.shape} and {activation}")
@@ -145,7 +145,7 @@ def _group_norm(
 
 
 def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
-    """Channels are the second dimension, of any rank."""
+    """LRN; channels are the second dimension, of any rank."""
     if x.ndim < 2:
         raise ConstraintError(f"x must have the dimensions N and C, but its shape is {x.shape}")
     flat = on_device(x).reshape(*x.shape[:2], prod(x.shape[2:]), 1)
@@ -153,7 +153,7 @@ def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: f
 
 
 def lp_normalization(*, input: Array, axis: int = -1, p: int = 2) -> Array:
-    """What has no norm, zeros, stays as it is."""
+    """LpNormalization; vectors of zeros stay as they are."""
     if p not in (1, 2) or not -input.ndim <= axis < input.ndim:
         rule = f"p must be 1 or 2, and axis in [{-input.ndim}, {input.ndim})"
         raise ConstraintError(f"{rule}, but they are {p} and {axis}")
@@ -168,7 +168,7 @@ def dropout(
     seed: int | None = None,
     count: int = 1,
 ) -> tuple[Array, ...]:
-    """Data as they are; in training only if the ratio is 0."""
+    """Dropout, which drops nothing; in training only a ratio of 0 is accepted."""
     trains = training_mode is not None and bool(known("training_mode", training_mode, "whether elements are dropped"))
     if trains:
         _check_unrandom(0.5 if ratio is None else float(known("ratio", ratio, "whether elements are dropped")))
@@ -176,19 +176,19 @@ def dropout(
 
 
 def dropout_by_is_test(*, data: Array, is_test: int = 0, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
-    """Of opsets 1 to 6: in training unless `is_test` is set; the mask is of numbers."""
+    """Dropout of opsets 1 to 6: in training unless `is_test` is set; the mask has the data's type."""
     if not is_test:
         _check_unrandom(ratio)
     return _kept(data, data.dtype)[:count]
 
 
 def dropout_with_numbers(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
-    """Of opsets 7 to 9, which drop nothing; the mask is of numbers."""
+    """Dropout of opsets 7 to 9, which drops nothing; the mask has the data's type."""
     return _kept(data, data.dtype)[:count]
 
 
 def dropout_with_booleans(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
-    """Of opsets 10 and 11, which drop nothing."""
+    """Dropout of opsets 10 and 11, which drops nothing; the mask is boolean."""
     return _kept(data, np.dtype(bool))[:count]
 
 
@@ -203,7 +203,7 @@ def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
     return data, xp.ones(data.shape, mask)
 
 
-# What they share. A number per channel, or per element, is one that broadcasts from the second dimension of x on.
+# Shared helpers. Numbers per channel, or per element, broadcast from the second dimension of x on.
 
 
 def _normalized(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:
@@ -213,7 +213,7 @@ def _normalized(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsi
 
 
 def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of each channel, or of each element over the batch."""
+    """Returns mean and variance per channel, or per element over the batch."""
     axes = (0,) if per_element else tuple(d for d in range(x.ndim) if d != 1)
     mean, variance = moments(_wide(x), axes)
     shape = x.shape[1:] if per_element else (-1,)
@@ -230,7 +230,7 @@ def _along_channels(numbers: Array, x: Array) -> jax.Array:
 
 
 def spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
-    """Numbers for the last dimensions, or for one element."""
+    """Broadcasts numbers to a shape, by NumPy's rules."""
     fits = len(numbers.shape) <= len(shape)
     if not fits or any(n not in (1, m) for n, m in zip(numbers.shape[::-1], shape[::-1], strict=False)):
         raise ConstraintError(f"{name} must broadcast to {shape}, but its shape is {numbers.shape}")
@@ -238,7 +238,7 @@ def spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _check_channels(x: Array, *shapes: tuple[int, ...]) -> None:
-    """A number per channel or per element; x of one dimension has one channel."""
+    """Checks that there is a number per channel or per element; a 1-D x has one channel."""
     wanted = x.shape[1:] or (1,)
     if any(shape not in (wanted[:1], wanted) for shape in shapes):
         rule = f"there must be one number for each of the {wanted[0]} channels"

@@ -1,4 +1,4 @@
-"""The table of supported operators, joined from the files that have some of them, and their schemas."""
+"""The table of supported operators and their schemas, merged from the files of operators."""
 
 from onnx import defs
 

@@ -1,4 +1,4 @@
-"""ONNX's pooling: the greatest element, the mean or a norm of each window, or of all elements of a channel."""
+"""ONNX's pooling operators: MaxPool, AveragePool, LpPool, and their global forms."""
 
 from collections.abc import Sequence
 from math import prod
@@ -41,7 +41,7 @@ def max_pool(
     strides: Any = None,
     count: int = 1,
 ) -> Any:
-    """Of equal elements the first one counts; a NaN is greater than every number."""
+    """MaxPool; of equal elements the first one counts, and NaN is greater than every number."""
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
     y = data = on_device(x)
@@ -61,7 +61,7 @@ def average_pool(
     pads: Any = None,
     strides: Any = None,
 ) -> Array:
-    """The mean of what is in a window, with `count_include_pad` of the zeros of the padding too."""
+    """AveragePool; with `count_include_pad` the zeros of the padding count too."""
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
     total = _sum(_wide(x), windows)
@@ -111,7 +111,7 @@ def _spatial(x: Array) -> tuple[int, ...]:
 
 
 def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
-    """As many windows as there are outputs; padding that follows from them is rounded already."""
+    """Returns the windows for a number of outputs; padding by `auto_pad` is rounded already."""
     rounded = [rounded_up(w) if ceil_mode and auto_pad == "NOTSET" else w for w in windows]
     for d, w in enumerate(rounded):
         if w.size < 1 or w.count < 1:
@@ -124,13 +124,13 @@ def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[
 
 
 def _options(windows: Sequence[Windows]) -> Any:
-    """What functions of pooling take beside the sizes of windows."""
+    """Returns the keywords of pooling functions beside the window sizes."""
     names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
     return {name: [getattr(w, field) for w in windows] for name, field in names.items()}
 
 
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
-    """The greatest element of each window: of spans that become twice as long, of which two cover a window."""
+    """Max pooling by doubling: maxima of spans of 1, 2, 4, ... elements; two spans cover a window."""
     needed = (windows.count - 1) * windows.stride + windows.span
     edges = [(0, 0, 0)] * x.ndim
     edges[axis] = (windows.start, needed - windows.start - windows.size, 0)
@@ -148,7 +148,7 @@ def _least(dtype: Any) -> np.ndarray:
 
 
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
-    """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
+    """Returns flat indices of the maxima in x; `storage_order` 1 counts the spatial dimensions column-major."""
     _, indices = operators.max_pooling(x, [w.window for w in windows], **_options(windows))
     if not storage_order:
         return indices
@@ -170,12 +170,12 @@ def _sum(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _at(axis: int, number: int, rank: int) -> list[int]:
-    """The number for one dimension, 1 for the others."""
+    """Returns a list with a number at one dimension and 1 at the others."""
     return [number if d == axis else 1 for d in range(rank)]
 
 
 def _over_padding(declared: Windows, counted: Windows) -> Windows:
-    """The same windows over a dimension that its padding is a part of."""
+    """Returns the windows of a dimension that already includes its padding."""
     return Windows(
         declared.padded, counted.window, counted.stride, counted.dilation, 0, max(counted.end - declared.end, 0)
     )

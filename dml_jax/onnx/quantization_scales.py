@@ -1,4 +1,4 @@
-"""The scales and zero points of ONNX's operators on integers: of a whole tensor, or along one of its axes."""
+"""Scales and zero points of quantised operators: per tensor or per axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Parameter = Array | None  # a zero point that is left out is 0
 
 
 def _number(name: str, parameter: Parameter) -> Any:
-    """A scale or a zero point of a whole tensor, as a scalar."""
+    """Returns a per-tensor scale or zero point as a scalar."""
     if parameter is None:
         return None
     if parameter.size != 1:
@@ -27,7 +27,7 @@ def numbers(**parameters: Parameter) -> dict[str, Any]:
 
 
 def along(name: str, parameter: Parameter, sizes: Sequence[int], axis: int) -> Any:
-    """A scale or a zero point of one number, of one for each index along an axis, or of some `sizes`."""
+    """Returns a scale or zero point that broadcasts: per tensor, per index of an axis, or per element of `sizes`."""
     if parameter is None or parameter.size == 1:
         return _number(name, parameter)
     count = sizes[axis]

@@ -1,4 +1,4 @@
-"""ONNX's QuantizeLinear and DequantizeLinear: by one scale, one per element of an axis, or one per block."""
+"""ONNX's QuantizeLinear and DequantizeLinear: per tensor, per axis or blocked."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> jax.Array:
-    """From opset 23 on: divides in `precision`, by default in the type of the scale."""
+    """QuantizeLinear from opset 23 on: divides in `precision`, by default in the type of the scale."""
     target = target_of(y_zero_point, output_dtype)
     of_scale = y_scale.dtype if y_scale.dtype.name in _FLOATS else np.dtype(np.float32)
     divided = _float_of("precision", precision, of_scale)
@@ -59,7 +59,7 @@ def quantize_linear(
 
 
 def quantize_linear_in_float32(**keywords: Any) -> jax.Array:
-    """Before opset 23: divides in float32."""
+    """QuantizeLinear before opset 23: divides in float32."""
     return quantize_linear(**keywords, precision=TensorProto.FLOAT)
 
 
@@ -76,13 +76,13 @@ def quantization_of(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> tuple[Array, Array | None, Any]:
-    """The scale and the zero point of a DequantizeLinear, which broadcast to x, and the type of what it makes."""
+    """Returns the scale and zero point of a DequantizeLinear, broadcast to x, and its output type."""
     target = _float_of("output_dtype", output_dtype, x_scale.dtype)
     return *aligned(x, x_scale, x_zero_point, axis, block_size), target
 
 
 def floats_of(q: Array, scale: Array, zero_point: Array | None, dtype: Any) -> jax.Array:
-    """Multiplies in float32, and rounds the product once."""
+    """Dequantises in float32, and rounds once."""
     offset = None if zero_point is None else on_device(zero_point)
     return narrow_apart(dequantize(on_device(q), on_device(scale), offset), dtype)
 
@@ -95,7 +95,7 @@ def _float_of(name: str, asked: int, default: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def target_of(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
-    """Returns the type of quantised numbers, which either tells; uint8 if neither does."""
+    """Returns the quantised type, by the zero point or `output_dtype`; uint8 without either."""
     asked = dtype_of(output_dtype, "output_dtype") if output_dtype else None
     if zero_point is not None and asked not in (None, zero_point.dtype):
         raise ConstraintError(f"output_dtype must be that of y_zero_point, {zero_point.dtype}, but it is {asked}")

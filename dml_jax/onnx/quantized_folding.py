@@ -37,7 +37,7 @@ _ORDINARY = (1e-30, 1e30)
 
 @dataclass(frozen=True, eq=False)
 class Quantized(Deferred):
-    """Floats that are (q - zero_point) * scale.
+    """Dequantised floats, (q - zero_point) * scale, computed only where an operator needs floats.
 
     Args:
       q: the integers.
@@ -78,7 +78,7 @@ class Quantized(Deferred):
         return self.scale.ndim == 0 or self.scale.shape[axis] == 1
 
     def has(self, scale: Array, zero_point: Array | None, dtype: Any) -> bool:
-        """Whether it is quantised like that, for certain."""
+        """Whether it has exactly this scale and zero point, known at compile time."""
         return self.q.dtype == dtype and _is_same(self.scale, scale) and _is_same(self.zero_point, zero_point)
 
 
@@ -93,7 +93,7 @@ def _dequantize(_: Callable[..., Any], keywords: Keywords) -> Any:
 
 
 def _quantize(_: Callable[..., Any], keywords: Keywords) -> Any:
-    """Quantising by the scale that it is quantised by changes nothing."""
+    """QuantizeLinear; by the input's own scale it returns the integers unchanged."""
     given = dict(keywords)
     x, scale, zero_point = given["x"], plain(given["y_scale"]), plain(given.get("y_zero_point"))
     if not isinstance(x, Quantized) or not x.is_uniform or x.q.dtype not in _BYTES:
@@ -104,7 +104,7 @@ def _quantize(_: Callable[..., Any], keywords: Keywords) -> Any:
 
 
 def _moved(data: str) -> Row:
-    """An operator that moves elements, or chooses the greatest, of its input of that name, or of several."""
+    """Returns the rule of an operator that moves elements or takes maxima: it works on the integers."""
 
     def row(function: Callable[..., Any], keywords: Keywords) -> Any:
         given = keywords[data]
@@ -131,7 +131,7 @@ def _are_bytes(a: Any, b: Any) -> bool:
 
 
 def _product(a: Quantized, b: Quantized) -> jax.Array | None:
-    """The product of matrices in float32, exact but for the scales; None if it is none of bytes."""
+    """Returns a matrix product in float32, exact but for the scales; None if operands are not bytes."""
     is_product = min(a.ndim, b.ndim) >= 2 and a.shape[-1] == b.shape[-2] <= _MOST_PRODUCTS
     if not is_product or not a.is_constant_along(-1) or not b.is_constant_along(-2):
         return None

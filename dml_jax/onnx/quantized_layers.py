@@ -1,4 +1,4 @@
-"""Layers of quantised weights that ONNX Runtime adds: LSTM of bytes that are made at every step, and attention."""
+"""ONNX Runtime's DynamicQuantizeLSTM and QAttention."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["OPERATORS", "SCHEMAS"]
 
 
 def dynamic_quantize_lstm(*, input_forget: int = 0, **given: Any) -> tuple[jax.Array, ...]:
-    """`lstm` of bytes as weights, in columns; what they multiply becomes bytes by a range of its own at every step."""
+    """DynamicQuantizeLSTM: `lstm` with int8 weights in columns; their operands are quantised at every step."""
     return recurrent(LSTM_COUPLED if input_forget else LSTM, product=_product, **given)
 
 
 def _product(x: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:
-    """The product of floats, which become bytes by the range of them all, and of the transpose of bytes."""
+    """Returns the product of floats, quantised by their range, and of a transposed int8 matrix."""
     b, scale, zero_point = (array.T for array in weights)
     return dynamic_quantize_mat_mul(a=x, b=b, b_scale=scale, b_zero_point=zero_point)
 
@@ -41,7 +41,7 @@ def q_attention(
     past_present_share_buffer: int = 0,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
-    """Attention of queries, keys and values that are a product of bytes."""
+    """QAttention: attention whose projection of queries, keys and values is an integer product."""
     check_value("do_rotary", do_rotary, (0,))
     check_value("past_present_share_buffer", past_present_share_buffer, (0,))
     check_shape("input", input, (None, None, None))

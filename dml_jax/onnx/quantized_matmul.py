@@ -1,4 +1,4 @@
-"""Products of matrices of integers that stand for numbers: ONNX's, and those of ONNX Runtime; int8 on every device."""
+"""Quantised matrix products of ONNX and ONNX Runtime: MatMulInteger, QLinearMatMul, QGemm and others, in int8."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["OPERATORS", "SCHEMAS"]
 
 
 def _matrices(*, a: Array, b: Array, **parameters: Parameter) -> dict[str, Any]:
-    """What `multiply_integers` and its kin take: of a vector a row or a column; scales and zero points that broadcast.
+    """Prepares operands of `multiply_integers`: vectors as rows or columns, scales and zero points that broadcast.
 
     Those of a and of the product may differ from row to row, those of b from column to column.
     """
@@ -45,7 +45,7 @@ def _matrices(*, a: Array, b: Array, **parameters: Parameter) -> dict[str, Any]:
 
 
 def _product(product: jax.Array, a: Array, b: Array) -> jax.Array:
-    """A product of matrices without the dimensions that a vector does not have."""
+    """Drops the dimensions that vectors lack from a product of matrices."""
     return product.squeeze([d for d, operand in ((-2, a), (-1, b)) if operand.ndim == 1])
 
 
@@ -96,7 +96,7 @@ def qgemm(
     transB: int = 0,  # noqa: N803
     **of_terms: Array,
 ) -> jax.Array:
-    """Floats, where nothing says what integers to make of them."""
+    """QGemm; without y_scale the result stays float."""
     if (y_scale is None) != (y_zero_point is None):
         raise ConstraintError("y_scale and y_zero_point must be given together, but one is left out")
     if a.ndim != 2 or b.ndim != 2:

@@ -1,4 +1,4 @@
-"""Operators on integers that stand for numbers, q for (q - zero_point) * scale: ONNX's, and those of ONNX Runtime."""
+"""Quantised operators of ONNX and ONNX Runtime, where an integer q means (q - zero_point) * scale."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["OPERATORS", "SCHEMAS", "dynamic_quantize_linear"]
 
 
 def dynamic_quantize_linear(*, x: Array) -> tuple[jax.Array, ...]:
-    """No derivative goes through it, not even by the scale."""
+    """DynamicQuantizeLinear; its derivative is 0, also through the scale."""
     return dynamically_quantize(lax.stop_gradient(on_device(x)), jnp.uint8)
 
 
@@ -86,7 +86,7 @@ def _part(given: Sequence[Array], which: int, of_output: Mapping[str, Any], dtyp
 
 
 def _requantized(function: Callable[..., Any]) -> Callable[..., jax.Array]:
-    """A function of the numbers that integers stand for, in integers of another scale."""
+    """Returns the quantised form of a function on floats: dequantises, computes, requantises."""
 
     def requantized(
         *,
@@ -105,7 +105,7 @@ def _requantized(function: Callable[..., Any]) -> Callable[..., jax.Array]:
 
 
 def _in_channels_last(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of (N, C, ...) that with `channels_last` takes and makes (N, ..., C)."""
+    """Returns the function of (N, C, ...) arrays with a `channels_last` option, for (N, ..., C)."""
 
     def either(*, x: jax.Array, channels_last: int = 0, **attributes: Any) -> Any:
         if not channels_last or x.ndim < 3:
@@ -116,7 +116,7 @@ def _in_channels_last(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _softmax(*, x: jax.Array, opset: int, axis: int) -> jax.Array:
-    """Softmax of ONNX's version `opset`."""
+    """QLinearSoftmax, by Softmax of version `opset`."""
     versions = activations.OPERATORS["Softmax"]
     if opset < min(versions):
         raise ConstraintError(f"opset must be at least {min(versions)}, but it is {opset}")

@@ -1,4 +1,4 @@
-"""ONNX's recurrent layers, RNN, GRU and LSTM: their attributes, for `operators/_recurrent.py`, which computes them."""
+"""ONNX's RNN, GRU and LSTM: reads their attributes and calls `operators/_recurrent.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,12 +43,12 @@ def rnn(**given: Any) -> tuple[jax.Array, ...]:
 
 
 def gru(*, linear_before_reset: int = 0, **given: Any) -> tuple[jax.Array, ...]:
-    """With `linear_before_reset` the gate is applied to the product of the state, else to the state."""
+    """GRU; `linear_before_reset` applies the reset gate after the state's matrix product, else before."""
     return recurrent(GRU_LINEAR_BEFORE_RESET if linear_before_reset else GRU, **given)
 
 
 def lstm(*, input_forget: int = 0, **given: Any) -> tuple[jax.Array, ...]:
-    """With `input_forget` the input gate decides alone: what it does not let in is kept."""
+    """LSTM; `input_forget` couples the gates: forget = 1 - input."""
     return recurrent(LSTM_COUPLED if input_forget else LSTM, **given)
 
 
@@ -75,7 +75,7 @@ def recurrent(
     product: Product | None = None,
     **of_weights: Array,
 ) -> tuple[jax.Array, ...]:
-    """The states of all steps, then the last of each kind, whatever `output_sequence` and `count` ask for.
+    """Returns the states of all steps, then each final state, whatever `output_sequence` and `count` ask for.
 
     With a `product` the weights are in columns, and each has a scale and a zero point.
     """
@@ -107,7 +107,7 @@ def recurrent(
 
 
 def _quantized(name: str, weights: Array, **parameters: Array) -> tuple[Array, ...]:
-    """Weights in rows, and their scales and zero points, of one number for each direction, or for each row of it."""
+    """Returns weights in rows with scales and zero points, one per direction or one per row."""
     directions, _, count = weights.shape
     arrays = [weights.swapaxes(1, 2)]
     for kind in (f"{name}_scale", f"{name}_zero_point"):
@@ -132,7 +132,7 @@ def _names(given: Sequence[bytes] | None, defaults: Sequence[str], directions: i
 
 
 def _functions(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
-    """Those that have an alpha take the next one, and so for beta."""
+    """Reads the activations; those with an alpha take the next entry of the list, and so for beta."""
     left, functions = [[*alphas], [*betas]], []
     for name in names:
         if name.lower() not in _ACTIVATIONS:

@@ -1,4 +1,4 @@
-"""ONNX's reductions by `reduce`: over nothing they have a value too, and integers have every function."""
+"""ONNX's reductions, by `reduce`, extended to empty axes and to integers of every function."""
 
 from collections.abc import Callable
 from math import prod
@@ -20,7 +20,7 @@ __all__ = ["OPERATORS"]
 
 
 def _reduction(function: Name) -> Callable[..., jax.Array]:
-    """One of them, of any version: axes are an attribute or an input."""
+    """Returns the reduction of any version: axes may be an attribute or an input."""
 
     def reduced(*, data: Array, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> jax.Array:
         given = [] if axes is None else known_ints("axes", axes, "axes")
@@ -46,7 +46,7 @@ def _reduce(data: jax.Array, function: Name, axes: tuple[int, ...]) -> jax.Array
 
 
 def _bound(function: Name, dtype: Any) -> Any:
-    """What is less, or greater, than all numbers of a type."""
+    """Returns the identity of max or min: a value less, or greater, than all numbers of a type."""
     if dtype == np.bool_:
         return np.asarray(function == "min")
     if jnp.issubdtype(dtype, jnp.integer):
@@ -56,7 +56,7 @@ def _bound(function: Name, dtype: Any) -> Any:
 
 
 def _place(end: End) -> Callable[..., jax.Array]:
-    """Where an extreme lies: the first or the last one of equals."""
+    """ArgMax or ArgMin: the first or the last of equal extremes."""
 
     def placed(*, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> jax.Array:
         at = axis_of("axis", axis, data.ndim)

@@ -1,4 +1,4 @@
-"""The operators of ONNX's first opset that opset 10 no longer has."""
+"""Operators that ONNX removed by opset 10: Affine, Crop, ImageScaler, ParametricSoftplus, ScaledTanh."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ REMOVED = 10  # the opset that has none of these
 
 
 def crop(*, input: Array, border: Any, scale: Any = None) -> Array:
-    """Cuts borders off: left, top, right and bottom; a height and a width count in the place of the last two."""
+    """Crops left, top, right and bottom borders; with `scale`, to a height and a width."""
     if input.ndim != 4 or len(border) != 4 or min(border) < 0:
         rule = "input must have 4 dimensions, and border be 4 numbers of at least 0"
         raise ConstraintError(f"{rule}, but the shape is {input.shape}, and border is {border}")
@@ -33,7 +33,7 @@ def crop(*, input: Array, border: Any, scale: Any = None) -> Array:
 
 
 def image_scaler(*, input: Array, bias: Any, scale: float = 1.0) -> jax.Array:
-    """input * scale + bias, which has a number for each channel; rounded once."""
+    """ImageScaler: input * scale + bias, with a bias per channel; rounded once."""
     if input.ndim != 4 or len(bias) != input.shape[1]:
         rule = "input must have 4 dimensions, and bias a number for each channel"
         raise ConstraintError(f"{rule}, but the shape is {input.shape}, and bias has {len(bias)}")

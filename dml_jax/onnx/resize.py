@@ -1,4 +1,4 @@
-"""ONNX's Resize and Upsample: by `resample`, or at positions that it does not have, by the same lowering."""
+"""ONNX's Resize and Upsample, by `resample`, or by its lowering for coordinates that `resample` lacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ __all__ = ["NEAREST", "OPERATORS", "resize", "resize_by_scales", "upsample_2d"]
 
 
 class Nearest(NamedTuple):
-    """Which element is the nearest: how `resample` rounds, and what is added to its offset before."""
+    """A nearest_mode as `resample` takes it: a rounding, and a number added to the pixel offset."""
 
     rounding: DirectionName
     more: Fraction
@@ -85,13 +85,13 @@ def resize(
 
 
 def _shifted(grid: Grid, shape: Sequence[int], more: Fraction) -> Grid:
-    """The same positions, less a number."""
+    """Adds a number to the offset of each resized dimension."""
     before = (number if grid.is_left(d, shape[d]) else number + more for d, number in enumerate(grid.before))
     return replace(grid, before=tuple(before))
 
 
 def _resampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
-    """In float32; of integers `resample` rounds the fraction, which ONNX Runtime cuts off."""
+    """Calls `resample` in float32; integers are truncated as in ONNX Runtime, where `resample` would round."""
     y = resample(
         _as_floats(x, kernel),
         grid.sizes,
@@ -108,7 +108,7 @@ def _resampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
 
 
 def _sampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
-    """At the positions of the grid, exact ones where sizes are given; filtered by the scales that are asked for."""
+    """Interpolates at the grid's positions, exact where sizes are given; filters by the requested scales."""
     if 0 in grid.sizes:
         return jnp.zeros(grid.sizes, x.dtype)
     positions = {d: grid.positions(d) for d, n in enumerate(x.shape) if not grid.is_left(d, n)}
@@ -119,14 +119,14 @@ def _sampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
 
 
 def _as_floats(x: jax.Array, kernel: Kernel) -> jax.Array:
-    """Integers as floats, to weigh them."""
+    """Converts integers to floats for interpolation."""
     if kernel.mode == "nearest" or not jnp.issubdtype(x.dtype, jnp.integer):
         return x
     return cast(x, np.float64 if x.dtype.itemsize == 8 else np.float32)
 
 
 def _cut_off(y: jax.Array, dtype: Any) -> jax.Array:
-    """Sums of integers without their fraction; one that floats may have rounded below an integer is that integer."""
+    """Truncates sums to integers; a sum just below an integer, by rounding error, becomes that integer."""
     if y.dtype == dtype:
         return y
     nearest = jnp.round(y)
@@ -167,7 +167,7 @@ def _total(x: jax.Array, axis: int, positions: Positions) -> jax.Array:
 
 
 def _on_mesh(compute: Callable[[jax.Array], jax.Array], x: jax.Array, grid: Grid) -> jax.Array:
-    """On an Explicit mesh, dimensions that do not change keep their sharding."""
+    """Shards the computation on an Explicit mesh: dimensions that are not resized keep their sharding."""
     if not has_mesh(None, {"x": x}):
         return compute(x)
     names = [f"x {d}" for d in range(x.ndim)]
@@ -176,7 +176,7 @@ def _on_mesh(compute: Callable[[jax.Array], jax.Array], x: jax.Array, grid: Grid
 
 
 def resize_by_scales(*, x: Array, scales: Any, mode: str = "nearest") -> Array:
-    """Upsample and the first Resize, with ONNX Runtime: what shrinks takes the next element, what grows the last."""
+    """Upsample and Resize of opset 10; as in ONNX Runtime, "nearest" rounds up to shrink and down to grow."""
     factors = np.asarray(scales if isinstance(scales, list) else known("scales", scales), np.float32)
     for nearest_mode, some in (("ceil", np.minimum(factors, 1)), ("floor", np.maximum(factors, 1))):
         x = resize(
@@ -190,7 +190,7 @@ def resize_by_scales(*, x: Array, scales: Any, mode: str = "nearest") -> Array:
 
 
 def upsample_2d(*, x: Array, height_scale: float, width_scale: float, mode: str = "nearest") -> Array:
-    """The first version: the last two dimensions."""
+    """Upsample of opset 1: the last two dimensions."""
     if x.ndim != 4:
         raise ConstraintError(f"x must have 4 dimensions, but its shape is {x.shape}")
     return resize_by_scales(x=x, scales=[1.0, 1.0, height_scale, width_scale], mode=mode)

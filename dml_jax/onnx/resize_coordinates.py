@@ -1,4 +1,4 @@
-"""Coordinates of ONNX's Resize: where each element of the output lies in the input, as rationals if sizes are given."""
+"""Coordinate transformations of ONNX's Resize: output to input coordinates, as rationals if sizes are given."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def _cropped(n: int, m: int, start: Real, end: Real) -> tuple[Real, Real, Real]:
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the elements of an output lie, per dimension: at (o - after) / scale - before.
+    """The input coordinates of output elements o, per dimension: (o - after) / scale - before.
 
     Args:
       sizes: of the output.
@@ -73,7 +73,7 @@ class Grid:
         return size == self.sizes[axis] and self.scales[axis] == 1 and self.before[axis] == -self.after[axis]
 
     def outside(self, shape: Sequence[int]) -> np.ndarray:
-        """Which elements of the output lie beyond those of the input."""
+        """Returns which elements of the output lie outside the input."""
         is_outside = np.zeros(self.sizes, bool)
         for d, n in enumerate(shape):
             x = self.positions(d)
@@ -112,7 +112,7 @@ def grid_of(
 
 
 def _law(law: str, n: int, m: int, *rest: Real) -> tuple[Real, Real, Real]:
-    """Offsets and the scale; any for no elements."""
+    """Returns the offsets and the scale of a coordinate transformation; any for no elements."""
     return _LAWS[law](n, m, *rest) if m else (0, 0, 1)
 
 
@@ -132,7 +132,7 @@ def _asked(
 
 
 def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int]]:
-    """Scales, and the sizes that they make in float32."""
+    """Returns the scales, and the output sizes computed from them in float32."""
     if not all(0 < factor < inf for factor in factors):
         raise ConstraintError(f"scales must be positive and finite, but they are {[float(f) for f in factors]}")
     with np.errstate(over="ignore"):
@@ -141,7 +141,7 @@ def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int
 
 
 def _fitted(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[Fraction], list[int]]:
-    """Scales and sizes, of one scale if the policy keeps the aspect ratio."""
+    """Returns scales and sizes; a single scale if the policy keeps the aspect ratio."""
     factors = [Fraction(m, n) if n else Fraction(1) for n, m in zip(lengths, wanted, strict=True)]
     if policy == "stretch":
         return factors, list(wanted)
@@ -153,7 +153,7 @@ def _fitted(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple
 
 
 def _region(law: str, rank: int, roi: Array | None) -> tuple[list[float], list[float]]:
-    """Where the region starts and ends, per dimension that is resized: all of the input, but for `CROP`."""
+    """Returns the region of interest per resized dimension: all of the input, except for `CROP`."""
     if law != CROP:
         return [0.0] * rank, [1.0] * rank
     region = [] if roi is None else [float(number) for number in known("roi", roi)]

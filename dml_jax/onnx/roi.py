@@ -33,7 +33,7 @@ def roi_align(
     spatial_scale: float = 1.0,
     coordinate_transformation_mode: str = "output_half_pixel",
 ) -> jax.Array:
-    """A region without a length has no samples, and becomes 0; with `output_half_pixel` it is a pixel long at least."""
+    """RoiAlign; an empty region gives 0; with `output_half_pixel` a region is at least a pixel long."""
     if mode not in ("avg", "max") or coordinate_transformation_mode not in _OFFSETS or sampling_ratio < 0:
         rule = f"mode must be avg or max, coordinate_transformation_mode {' or '.join(_OFFSETS)}, sampling_ratio >= 0"
         raise ConstraintError(f"{rule}, but they are {mode!r}, {coordinate_transformation_mode!r}, {sampling_ratio}")
@@ -62,7 +62,7 @@ def roi_align(
 
 
 def _a_pixel_long(corners: jax.Array) -> jax.Array:
-    """Regions along which the second corner is 1 after the first, at least; a rounding makes none longer than 1."""
+    """Extends regions to a length of at least 1, so that rounding makes none of them longer than 1."""
     low, high = corners[:, :2], corners[:, 2:]
     after = low + 1
     after = jnp.where(after - low > 1, jnp.nextafter(after, low), after)
@@ -70,7 +70,7 @@ def _a_pixel_long(corners: jax.Array) -> jax.Array:
 
 
 def _one_of_four(pictures: jax.Array) -> jax.Array:
-    """Returns pictures with four times the channels, each with every other row and column, and 0 between them.
+    """Returns images with four times the channels, each with every other row and column, and 0 between them.
 
     ONNX's maximum does not add up the four pixels around a sample, but takes the greatest one times its weight. Of four
     such pixels each picture here has one, and the others are 0: their sum is that product.

@@ -1,4 +1,4 @@
-"""Rotary position embedding: pairs of numbers are turned by angles that grow with the position."""
+"""Rotary position embedding (RoPE): rotates pairs of features by angles proportional to the position."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ __all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]
 
 
 def rotate(x: jax.Array, positions: Any, cosines: Array, sines: Array, *, is_interleaved: bool) -> jax.Array:
-    """Returns the heads with their first numbers turned, as many as there are cosines and sines at a position.
+    """Rotates the first features of each head: two for each cosine and sine of a position.
 
     Of [1, 2, 3, 4] the pairs are (1, 3) and (2, 4), or (1, 2) and (3, 4) if they are interleaved.
 
@@ -41,7 +41,7 @@ def rotate(x: jax.Array, positions: Any, cosines: Array, sines: Array, *, is_int
 
 
 def check_caches(cosines: Array, sines: Array, turned: int | None = None, size: int | None = None) -> None:
-    """Compares caches with each other, with how many numbers of a head are turned, and with the size of a head."""
+    """Checks the shapes of the caches against each other, the rotated features and the head size."""
     check_shape("cos_cache", cosines, (None, None if turned is None else turned // 2))
     check_shape("sin_cache", sines, cosines.shape)
     if size is not None and 2 * cosines.shape[1] > size:
@@ -61,7 +61,7 @@ def rotary_embedding(
     is_packed_batching: int = 0,  # which changes no number
     scale: float = 1.0,
 ) -> jax.Array:
-    """One position is that of the first row. Heads are as large as the rotation unless its size is given."""
+    """RotaryEmbedding; a single position is that of the first row. The caches give the head size by default."""
     check_value("scale", scale, (1.0,))
     if input.ndim not in (3, 4):
         raise ConstraintError(f"input must have 3 or 4 dimensions, but its shape is {input.shape}")

@@ -1,4 +1,4 @@
-"""ONNX's sequences and optionals: which tensors they hold is known while a model is traced."""
+"""ONNX's sequence and optional operators; the structure of a sequence is static while JAX traces."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def concat_from(*, input_sequence: TensorSequence, axis: int, new_axis: int = 0)
 
 
 def sequence_map(*, additional_inputs: tuple[Any, ...], body: Body, count: int) -> tuple[TensorSequence, ...]:
-    """Calls the body with the elements of sequences at each position, and with tensors as they are."""
+    """SequenceMap: calls the body with the elements of sequences at each position, and with whole tensors."""
     lengths = [len(given.items) for given in additional_inputs if isinstance(given, TensorSequence)]
     if len(set(lengths)) > 1:
         raise ConstraintError(f"all sequences must have one length, but they have {lengths}")
@@ -84,7 +84,7 @@ def sequence_map(*, additional_inputs: tuple[Any, ...], body: Body, count: int) 
 
 
 def optional(*, input: Any = None, type: Any = None) -> Any:
-    """An optional with an element is the element."""
+    """Optional; an optional with an element is represented by the element."""
     if input is not None:
         return input
     if type is None:

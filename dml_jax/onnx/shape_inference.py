@@ -1,4 +1,4 @@
-"""Finds the sizes and types of values by tracing nodes one by one, because ONNX's own inference can crash."""
+"""Shape inference by tracing nodes one by one, because ONNX's own inference can crash."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reads the arguments of a model and checks its results against the inputs and outputs that it declares."""
+"""Checks the arguments and results of a model against its declared inputs and outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["as_input", "as_output", "as_value", "check_sizes", "static_values", 
 
 
 def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Any:
-    """Reads what a caller gives for an input: an array, a list of arrays for a sequence, None for an empty optional.
+    """Converts an argument to a value: an array, a list of arrays for a sequence, None for an empty optional.
 
     Args:
       what: the argument as messages name it, such as "input 'x'".
@@ -47,7 +47,7 @@ def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
 
 
 def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Array:
-    """Reads an array that a caller gives for an input or a parameter.
+    """Checks and converts an array for an input or a parameter.
 
     While x64 is off, a 64-bit NumPy array stays one: it is a constant, which JAX does not narrow.
 
@@ -132,7 +132,7 @@ def widened(array: Array) -> Any:
 
 
 def as_output(name: str, value: Any) -> Any:
-    """Returns a value that the model computed: an array of JAX, a list of them for a sequence, None for no element.
+    """Converts a computed value to an array of JAX, a list for a sequence, None for an empty optional.
 
     Raises:
       DataTypeError: 64-bit numbers while x64 is off, except int64 constants that int32 holds.

@@ -1,4 +1,4 @@
-"""`run_node`: one node of ONNX, run as the model that it alone is."""
+"""`run_node`: runs a single ONNX node as a model of its own."""
 
 from __future__ import annotations
 

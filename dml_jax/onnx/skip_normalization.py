@@ -1,4 +1,4 @@
-"""ONNX Runtime's normalizations of transformers: of a sum, of embeddings, and without a mean; in float32 at least."""
+"""ONNX Runtime's SkipLayerNormalization, EmbedLayerNormalization and RMS forms, in float32 or wider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = ["OPERATORS", "SCHEMAS", "embed_layer_normalization", "simplified_laye
 def simplified_layer_normalization(
     *, x: Array, scale: Array, axis: int, epsilon: float, stash_type: int, count: int = 1
 ) -> tuple[jax.Array, ...]:
-    """x / root of the mean of squares * scale, in the type of the scale."""
+    """SimplifiedLayerNormalization (RMS norm): x / sqrt(mean(x²) + epsilon) * scale, in the type of the scale."""
     check_value("stash_type", stash_type, (1,))
     factors = spread("scale", scale, x.shape)
     real = on_device(x).astype(np.result_type(wide_type(x.dtype), factors.dtype))
@@ -33,7 +33,7 @@ def simplified_layer_normalization(
 
 
 def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
-    """The normalization of a sum of an input, of what skipped some layers, and of a bias; it is not rounded before."""
+    """Returns the normalization of input + skip + bias; the sum is not rounded before."""
 
     def normalized(
         *,
@@ -73,7 +73,7 @@ def embed_layer_normalization(
     mask_index_type: int = 1,  # the index is made if it is read
     count: int = 1,
 ) -> tuple[jax.Array, ...]:
-    """The sum of embeddings, normalized; and of each row of the batch, how many elements of the mask are 1."""
+    """EmbedLayerNormalization: the normalized sum of embeddings, and the count of ones in each row of the mask."""
     check_shape("input_ids", input_ids, (None, None))
     batch, rows = input_ids.shape
     check_shape("word_embedding", word_embedding, (None, None))
@@ -102,7 +102,7 @@ def embed_layer_normalization(
 
 
 def _normalized(total: jax.Array, gamma: Array, beta: Array | None, epsilon: float, *, is_centred: bool) -> Any:
-    """The numbers of each row, normalized, their mean and their variance; without a centre that is 0."""
+    """Normalizes rows; returns them with mean and variance. Without `is_centred` the mean is 0."""
     if is_centred:
         mean, variance = moments(total, (-1,))
     else:
@@ -113,7 +113,7 @@ def _normalized(total: jax.Array, gamma: Array, beta: Array | None, epsilon: flo
 
 
 def _row(name: str, numbers: Array, x: jax.Array) -> jax.Array:
-    """Numbers for the last dimension of x."""
+    """Reshapes numbers for the last dimension of x."""
     check_shape(name, numbers, x.shape[-1:])
     return as_wide(numbers).reshape((1,) * (x.ndim - 1) + numbers.shape)
 

@@ -1,4 +1,4 @@
-"""The windows of ONNX's convolutions and pooling: sizes, strides, dilations, and padding by `auto_pad` or `pads`."""
+"""Windows of ONNX's convolution and pooling: kernel sizes, strides, dilations, `pads` and `auto_pad`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ __all__ = ["padding", "per_dimension", "rounded_up", "windows_of"]
 def windows_of(
     shape: Sequence[int], kernel_shape: Any, *, auto_pad: str, dilations: Any, pads: Any, strides: Any
 ) -> list[Windows]:
-    """The windows along each dimension after the batch and the channels.
+    """Returns the windows along each spatial dimension.
 
     Raises:
       ConstraintError: no number per dimension, one that is too small, or a window that is longer than its dimension.
@@ -36,7 +36,7 @@ def windows_of(
 
 
 def rounded_up(windows: Windows) -> Windows:
-    """As many windows as begin before the padding behind a dimension, of which the last one may reach beyond that."""
+    """Applies `ceil_mode`: the last window may reach beyond the padding, if it begins before it."""
     whole = -((windows.span - windows.padded) // windows.stride)
     last = min(whole, (windows.start + windows.size - 1) // windows.stride)
     end = last * windows.stride + windows.span - windows.start - windows.size

@@ -1,4 +1,4 @@
-"""Finds the floats that must be known when a program is compiled, such as the scales of a Resize: no parameters."""
+"""Finds float inputs that must be compile-time constants, such as the scales of a Resize, and so are not trainable."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -22,7 +22,7 @@ _DECIDING: Mapping[str, Collection[int]] = {
 
 
 def deciding_floats(steps: Sequence[Step]) -> set[str]:
-    """Returns the names of the values that such inputs are computed from, inside of branches and functions too."""
+    """Returns the values from which static float inputs are computed, also inside branches and functions."""
     names: set[str] = set()
     for step in reversed(steps):
         if not names.isdisjoint(step.outputs) and not _tells_a_shape(step):
@@ -37,7 +37,7 @@ def _tells_a_shape(step: Step) -> bool:
 
 
 def _read_by(step: Step) -> set[str]:
-    """Returns the names of the values that a step itself reads as such inputs."""
+    """Returns the values that a step itself reads as static float inputs."""
     if isinstance(step, FunctionCall):
         block = step.own
         inside = deciding_floats(block.steps) if block else set()

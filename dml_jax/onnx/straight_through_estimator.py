@@ -1,4 +1,4 @@
-"""The straight-through estimator: the derivatives of DequantizeLinear of QuantizeLinear, as if nothing was rounded."""
+"""Straight-through estimator: the derivative of DequantizeLinear(QuantizeLinear(x)) as if without rounding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["STRAIGHT_THROUGH"]
 
 @dataclass(frozen=True, eq=False)
 class _Rounded(Deferred):
-    """Integers that floats were quantised to.
+    """Quantised integers, with the floats from which they were rounded.
 
     Args:
       q: the integers.
@@ -64,7 +64,7 @@ def _dequantize(function: Callable[..., Any], keywords: Mapping[str, Any]) -> An
 
 
 def _estimate(rounded: _Rounded) -> jax.Array:
-    """Floats that have the derivatives of what is dequantised.
+    """Returns floats whose derivatives are those of the dequantised floats.
 
     With steps = q - zero_point, a constant, it is x + scale * (steps - x / scale) inside the range, of which the
     derivative by x is 1; and scale * steps where q is at its limit, of which it is 0.

@@ -1,4 +1,4 @@
-"""ONNX's Unique: how many elements differ decides a size, so they must be known; in NumPy."""
+"""ONNX's Unique, in NumPy: the output size depends on data, so the input must be a constant."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ __all__ = ["OPERATORS", "unique"]
 
 
 def unique(*, x: Array, axis: int | None = None, sorted: int = 1, count: int = 1) -> tuple[np.ndarray, ...]:
-    """Returns different elements, or subtensors along an axis, then numbers of first ones, inverse numbers, counts."""
+    """Returns unique elements, or slices along an axis; then first indices, inverse indices and counts."""
     data = known("x", x, "how many elements differ")
     along = None if axis is None else axis_of("axis", axis, data.ndim)
     uniques = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=along)

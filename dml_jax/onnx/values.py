@@ -1,4 +1,4 @@
-"""Values while a graph runs: a NumPy array is a constant that is known, and keeps int64; a JAX array is data."""
+"""Values of a running graph: NumPy arrays are constants and keep int64; JAX arrays are data."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -57,7 +57,7 @@ X64_OFF = "jax_enable_x64 is off: call the function with jax.enable_x64(True) ar
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """In which constants are computed, while a program is traced too."""
+    """Context in which constants are computed eagerly and in 64 bits, even while a program is traced."""
     with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
         yield
 
@@ -75,7 +75,7 @@ def on_device(value: Array) -> jax.Array:
 
 
 def as_wide(value: Array) -> jax.Array:
-    """Returns a value as an array of JAX, in the type that it is computed in: float32 for narrower floats."""
+    """Returns a value as a JAX array in its computation type: float32 for narrower floats."""
     return on_device(value).astype(wide_type(value.dtype))
 
 

@@ -1,4 +1,4 @@
-"""What the programs take from JAX where its own annotations have gaps."""
+"""Wrappers of JAX functions whose own annotations have gaps."""
 
 # pyright: basic
 

@@ -212,6 +212,7 @@ def test_float16_is_computed_in_float32(name):
     assert_close(activate(x, Activation(name)), exact(x, Activation(name)), units=8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.variants
 @pytest.mark.parametrize("dtype", sampled(["float16", "bfloat16"], ["bfloat16"]))
 def test_softmax_in_chunks(dtype, monkeypatch):

@@ -1,4 +1,4 @@
-"""ADAM_OPTIMIZER: DirectML's formula in float64, ONNX's Adam, and a network of one weight that learns."""
+"""ADAM_OPTIMIZER: DirectML's formula in float64, ONNX's Adam, and training of a single weight."""
 
 from dataclasses import replace
 

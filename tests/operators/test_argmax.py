@@ -1,4 +1,4 @@
-"""ARGMAX and ARGMIN: where extremes lie, counted along all dimensions that are reduced."""
+"""ARGMAX and ARGMIN: indices of extremes, counted along all reduced dimensions."""
 
 import jax
 import numpy as np

@@ -156,6 +156,7 @@ def test_what_the_struct_refuses(change, match):
 # Against the oracle.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("include_padding", [False, True])
 def test_windows_of_every_kind(include_padding, exhaustive):
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The elementwise structs of two tensors: what each computes, in NumPy, and which types it takes since when."""
+"""Binary elementwise structs: the formula of each in NumPy, and its types by feature level."""
 
 import operator
 

@@ -179,7 +179,7 @@ SOURCES = WHOLE + FLOATING + SMALL
 SOURCES_SAMPLE = [*map(np.dtype, ("int8", "uint16", "uint64", "bool", "float16", "float32", "float64")), *FEW]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("source", sampled(SOURCES, SOURCES_SAMPLE), ids=str)
 def test_every_type_as_every_other(source, exhaustive):
     """Numbers alone: where a type has no infinity, NaN takes its place."""

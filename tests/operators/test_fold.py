@@ -170,6 +170,7 @@ def test_folding_what_was_unfolded_counts_the_windows():
         assert_same_bits(fold(unfold(patches, size, strides=size), (6, 10), size, strides=size), patches)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
 def test_squares_side_by_side_are_blocks_of_depth_to_space(dtype):
     """Under differentiation and vmap, too. Rows that are left over are another program's."""

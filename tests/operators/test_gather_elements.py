@@ -185,6 +185,7 @@ def test_every_length_of_the_axis_is_exported_at_once():
     assert_same_bits(jax.export.export(jax.jit(read))(*specs).call(X, indices), read(X, indices))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [jnp.float8_e5m2, jnp.float8_e4m3fn, jnp.bfloat16, np.float16, np.float32])
 def test_derivatives_of_gradients(dtype):
     """Of half of each square that is read: what is read, where it was read. Narrow floats move as integers there."""

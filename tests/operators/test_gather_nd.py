@@ -81,7 +81,7 @@ def expected(desc, x, i):
 
 
 def breaks(desc):
-    """What breaks the rules that both structs have."""
+    """Changes that break the rules of both structs."""
     rank = len(desc.input.sizes)
     two = (2,) * rank
     return {

@@ -1,4 +1,4 @@
-"""GRU: an update gate between the state and a new one, of which a reset gate takes away the state, step by step."""
+"""GRU: update and reset gates, step by step."""
 
 from functools import partial
 

@@ -194,6 +194,7 @@ def test_sums_wrap_in_32_bits():
     assert_same_bits(same.compute(a, zero, b, zero), np.int32([[wrapped(2**16 * 255 * 255)]]))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtypes", [(np.int8, np.int8), (np.uint8, np.int8), (np.uint8, np.uint8)], ids=str)
 def test_products_of_bytes_are_exact(dtypes):
     """Also where float32 would not hold the sum, whichever are subtracted from."""

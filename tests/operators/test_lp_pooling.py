@@ -186,6 +186,7 @@ def test_the_derivative_where_all_is_0_is_0(p):
     np.testing.assert_allclose(back, [0, 0, 0, -1], rtol=1e-6)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("p", [1, 2, 2.5])
 def test_derivatives_in_both_directions(p):
     x = np.random.default_rng(1).uniform(0.5, 2, (2, 3, 4)).astype(np.float32)

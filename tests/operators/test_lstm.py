@@ -1,4 +1,4 @@
-"""LSTM: gates of sums over inputs and states, and a cell that they fill and empty, step by step."""
+"""LSTM: input, output and forget gates, and the cell state, step by step."""
 
 from dataclasses import replace
 from functools import partial

@@ -249,7 +249,7 @@ LONG = [  # compared dimension by dimension; derivatives of those of more than 6
 ]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("sizes", "attributes"), LONG)
 def test_long_windows_and_their_derivatives(sizes, attributes):
     rng = np.random.default_rng(5)

@@ -23,7 +23,7 @@ RELU = Activation("ACTIVATION_RELU")
 
 
 def drawer(*flags, rank=None):
-    """What `draw` is of a struct with these flags."""
+    """Returns `draw` of a struct with these flags."""
 
     def draw(rng):
         sizes = draw_sizes(rng, rank)

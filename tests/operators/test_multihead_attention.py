@@ -296,6 +296,7 @@ STRUCTS = (
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("shift", range(2))
 def test_every_layout_with_every_mask(shift, exhaustive):
     """By default each layout of a struct has one mask, and each mask one layout."""
@@ -349,7 +350,7 @@ def computed(struct, arrays, outputs, **attributes):
 B, S, L, P, N, D = 2, 3, 4, 2, 2, 4
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("mask", ["KEY_SEQUENCE_LENGTH", "KEY_QUERY_SEQUENCE_LENGTH_START_END", "BOOLEAN", None])
 @pytest.mark.parametrize("has_past", [False, True])
 def test_heads_are_those_of_onnxruntime(mask, has_past):
@@ -484,6 +485,7 @@ def test_what_follows_is_left_out_in_a_graph():
 # The rest.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_derivatives_in_both_directions(dtype):
     rng = np.random.default_rng(2)

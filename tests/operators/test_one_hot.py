@@ -237,6 +237,7 @@ def test_vmap_of_any_axis():
 # How it runs.
 
 
+@pytest.mark.thinned
 @pytest.mark.variants
 @pytest.mark.parametrize("size", [4, 12, 16, 32])
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32"])

@@ -363,6 +363,7 @@ def test_bits_of_other_types(name):
     assert_same_bits(pad(x, (2, 1), (0, 5), value=1), oracle(x, (2, 1), (0, 5), value=1))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("mode", MODES)
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(mode, x64):
     x = np.uint64([[1, 2**40, 2**64 - 1], [5, 2**63, 7]]).view(np.float64)
@@ -411,7 +412,7 @@ def test_empty_arrays():
 # Transformations.
 
 
-@pytest.mark.thinned(8)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_of_all_copies_are_added(mode, dtype):

@@ -1,4 +1,4 @@
-"""QUANTIZE_LINEAR and its kin: integers by a scale and a zero point, and what they stand for."""
+"""QUANTIZE_LINEAR, DEQUANTIZE_LINEAR and related structs: integers by a scale and a zero point."""
 
 from dataclasses import replace
 

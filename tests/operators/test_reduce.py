@@ -1,4 +1,4 @@
-"""reduce and REDUCE: one number of all that lie along some dimensions."""
+"""reduce and REDUCE: sums, products, norms, extremes and other reductions along axes."""
 
 import itertools
 import math
@@ -268,6 +268,7 @@ PLACES, OF_FLOATS = ("argmax", "argmin"), ("average", "l2", "log_sum", "log_sum_
 INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int4", "uint4", "bool")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("function", MADE)
 def test_axes_of_every_kind(function):
     rng, calls = np.random.default_rng(0), []
@@ -378,7 +379,7 @@ def test_nans_among_many(case, monkeypatch, exhaustive):
             found = wanted(x.astype(np.float32), axis, keepdims=True)
             assert {True, False} == {*np.isnan(np.max(x.astype(np.float32), axis)).flat}
             calls.append((name, axis, x, found.astype(np.uint32 if name in PLACES else dtype)))
-    calls = calls[:: 1 if exhaustive else 3]
+    calls = calls[:: 1 if exhaustive else 5]
     with use_form(form):
         made = together([(partial(reduce, function=name, axes=(axis,)), x) for name, axis, x, _ in calls])
     for one, (*_, wanted) in zip(made, calls, strict=True):
@@ -393,7 +394,7 @@ CHOICES += [((3, 5, 700), (2,)), ((3, 5, 700), (0, 1)), ((999,), (0,))]
 
 
 @pytest.mark.variants
-@pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 13))
+@pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 26))
 def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
     in_small_chunks(monkeypatch, 2**10)
     dtype, rng = jnp.dtype(dtype), np.random.default_rng(5)
@@ -413,7 +414,7 @@ def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
 
 
 @pytest.mark.variants
-@pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["float32", "bfloat16"]))
+@pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["bfloat16"]))
 def test_rows_one_by_one(dtype):
     """Along an axis of one element, of several, and of an inner one; extremes beside NaNs."""
     rng, calls = np.random.default_rng(6), []

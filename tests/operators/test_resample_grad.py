@@ -1,4 +1,4 @@
-"""RESAMPLE_GRAD and RESAMPLE_GRAD1: each element is added to those that RESAMPLE1 or RESAMPLE2 makes it of."""
+"""RESAMPLE_GRAD and RESAMPLE_GRAD1: the transpose of RESAMPLE1 and RESAMPLE2."""
 
 from itertools import product
 from math import prod
@@ -6,13 +6,13 @@ from math import prod
 import jax
 import numpy as np
 import pytest
+import resample_cases as forward
 from checks import assert_close, assert_same_bits, sampled
 from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level
 from oracles import clamp, coordinates
 
 from dml_jax import ConstraintError, Resample1Desc, TensorDesc
 from dml_jax.descs import ResampleGrad1Desc, ResampleGradDesc
-from operators import test_resample as forward
 
 pytestmark = pytest.mark.device
 
@@ -42,7 +42,7 @@ def exact(desc, gradient):
 
 
 def drawer(*more):
-    """What `draw` is of a struct with these attributes: that of what goes forward, turned round."""
+    """Returns `draw` of a gradient struct: the forward one with input and output exchanged."""
 
     def draw(rng):
         drawn = forward.drawer("rounding_direction", *forward.OFFSETS)(rng)

@@ -1,4 +1,4 @@
-"""ROI_ALIGN_GRAD: of every sample what it adds to pixels, and how it moves with the corners."""
+"""ROI_ALIGN_GRAD: gradients by pixels and by the corners of regions, sample by sample."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The elementwise structs of one tensor: what each computes, in NumPy, and which types it takes since when."""
+"""Unary elementwise structs: the formula of each in NumPy, and its types by feature level."""
 
 import math
 from functools import partial

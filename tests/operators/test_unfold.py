@@ -157,6 +157,7 @@ def test_leading_dimensions():
         assert_same_bits(unfold(x, (2, 2)), oracle(x, (2, 2)))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
 def test_squares_side_by_side_are_blocks_of_space_to_depth(dtype):
     """Under differentiation and vmap, too."""

@@ -1,4 +1,4 @@
-"""The operators of the activations that nothing is fused with. tests/test_activations.py has the formulas."""
+"""Activation operators that no other operator fuses. tests/test_activations.py has the formulas."""
 
 import jax
 import jax.numpy as jnp

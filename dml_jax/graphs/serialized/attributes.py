@@ -1,4 +1,4 @@
-"""The attributes of an operator in a serialized graph, both ways: the fields of its struct that are no tensors."""
+"""Reads and writes the attributes of an operator in a serialized graph: the fields that are no tensors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Fields = Mapping[str, Field]
 def read_attributes(
     cls: type[OperatorDesc[Any]], attributes: Sequence[Attribute], tensors: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of a struct that are no tensors, from the attributes of a node, which stand in the struct's order.
+    """Reads the non-tensor fields of a struct from the attributes of a node, which stand in the struct's order.
 
     Raises:
       ConstraintError: there are others than the struct has, one is missing or of another kind, or a count is wrong.
@@ -58,14 +58,14 @@ def read_attributes(
 
 
 def written_attributes(desc: OperatorDesc[Any]) -> tuple[Attribute, ...]:
-    """The fields of a descriptor that are no tensors, as attributes in the struct's order."""
+    """Returns the non-tensor fields of a descriptor as attributes in the struct's order."""
     names = desc.directml_names()
     fields = {names[name]: field for name, field in desc.fields().items()}
     return _attributes(fields, {names[name]: value for name, value in desc.operands().items()})
 
 
 def _layout(fields: Fields) -> dict[str, str]:
-    """The attributes by name, in order: each the field that it is, or of a count the first array that it counts."""
+    """Maps each attribute, in order, to its field; a count to the first array that it counts."""
     fields_by_attribute: dict[str, str] = {}
     for name, field in fields.items():
         if field.counted_by is not None:
@@ -76,7 +76,7 @@ def _layout(fields: Fields) -> dict[str, str]:
 
 
 def _typed_by(fields: Fields) -> str:
-    """The field that names the type of the struct's scalar unions."""
+    """Returns the field with the data type of the struct's scalar unions."""
     return next(name for name in fields if name.endswith("DataType"))
 
 
@@ -89,7 +89,7 @@ def _values(fields: Fields, attributes: Sequence[Attribute], tensors: Mapping[st
         raise ConstraintError(f"the attributes must be {', '.join(layout) or 'none'}, but there are {len(attributes)}")
     given = dict(zip(layout, attributes, strict=True))
     for name, attribute in given.items():
-        # What is left out may have no name.
+        # An attribute that is left out may have no name.
         if attribute.name != name and (attribute.name or attribute.value is not None):
             raise ConstraintError(f"there must be {name} where {attribute.name!r:.60} stands")
     values = {name: _value(name, fields, given) for name, field in fields.items() if not field.is_tensor}

@@ -1,4 +1,4 @@
-"""Where in a graph an error was found."""
+"""Adds the place in a graph to errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Reads flatbuffers from bytes that nobody has verified: within their bounds, and in time in proportion to them."""
+"""Flatbuffers reader for untrusted bytes: checks every bound, and takes time linear in the file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Content:
 
 
 class Table:
-    """A table: where its fields lie.
+    """A flatbuffers table, and the places of its fields.
 
     Args:
       content: the bytes.
@@ -152,7 +152,7 @@ class Table:
             return None if place is None else self._content.numbers(form, self._content.target(place))
 
     def _items(self, field: str) -> range:
-        """Where the offsets of a vector lie."""
+        """Returns the places of the offsets in a vector."""
         with at(field):
             if field not in self._places:
                 return range(0)

@@ -1,4 +1,4 @@
-"""A graph from its serialized form: a value that has a name there is the source of edges here."""
+"""Converts a serialized graph to nodes and edges: values by name become the sources of edges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GraphNodes = dict[str, OperatorDesc[Any] | Constant]
 
 
 def to_parts(serialized: SerializedGraph) -> tuple[Nodes, Edges, dict[str, TensorDesc]]:
-    """The nodes, edges and inputs of the graph that a file describes, which need not keep all rules of graphs yet.
+    """Returns the nodes, edges and inputs of the graph in a file; the rules of graphs are checked later.
 
     Constants by name become inputs that are OWNED_BY_DML, behind the others.
 
@@ -57,7 +57,7 @@ def _connected(values: Iterable[str]) -> list[str]:
 
 
 def _constants_by_name(serialized: SerializedGraph) -> dict[str, list[str]]:
-    """The constants by name, and the values that they are."""
+    """Returns the constants by name, and the values that they define."""
     values_by_constant, inputs = dict[str, list[str]](), set(serialized.input_names)
     for node in serialized.nodes:
         if isinstance(node, ConstantNode) and isinstance(node.data, NamedConstant):
@@ -69,7 +69,7 @@ def _constants_by_name(serialized: SerializedGraph) -> dict[str, list[str]]:
 
 
 def _nodes(nodes: Sequence[OperatorNode | ConstantNode], owned: set[str]) -> tuple[GraphNodes, list[str]]:
-    """The nodes of the graph, and the name of every node of the file there: in a file several may have one."""
+    """Returns the nodes by unique name, and the name of every node of the file, where names may repeat."""
     graph_nodes, names, counts, faults = GraphNodes(), list[str](), dict[str, int](), Faults()
     for node in nodes:
         name = node.name
@@ -113,7 +113,7 @@ def _add(sources: dict[str, Port], value: str, source: Port) -> None:
 
 
 def first_readers(nodes: Nodes, edges: Edges) -> dict[Port, TensorDesc]:
-    """The tensor that first reads each source."""
+    """Returns the first tensor that reads each source."""
     tensors = {(name, port): tensor for name, node in nodes.items() for port, tensor in node.input_ports().items()}
     first_read: dict[Port, TensorDesc] = {}
     for reader, source in edges.items():

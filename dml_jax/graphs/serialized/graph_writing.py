@@ -1,4 +1,4 @@
-"""A graph to its serialized form: every source of edges becomes a value that has a name."""
+"""Converts a graph to its serialized form: each source of edges becomes a value with a name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["to_serialized"]
 
 
 def to_serialized(graph: Graph) -> SerializedGraph:
-    """What a file says of a graph. Its inputs that are OWNED_BY_DML are constants by name there.
+    """Returns the serialized form of a graph. Inputs that are OWNED_BY_DML become constants by name.
 
     Raises:
       ConstraintError: what a file has no place for: an alignment, two outputs of one source, or a tensor of an input
@@ -57,7 +57,7 @@ def _check_same(where: str, tensor: TensorDesc, other: TensorDesc | None) -> Non
 
 
 def _values(graph: Graph) -> dict[Port, str]:
-    """The name of the value that each source is."""
+    """Returns the name of each source's value."""
     values: dict[Port, str] = {name: name for name in graph.inputs}
     for name in graph.outputs:
         source = graph.edges[name]
@@ -79,7 +79,7 @@ def _values(graph: Graph) -> dict[Port, str]:
 
 
 def _ports(desc: OperatorDesc[Any], fields: Iterable[str]) -> list[str]:
-    """The ports of fields, "" for an optional tensor that is left out."""
+    """Returns the ports of fields; "" is an optional tensor that is left out."""
     ports: list[str] = []
     for field in fields:
         value = getattr(desc, field)

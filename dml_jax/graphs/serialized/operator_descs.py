@@ -1,4 +1,4 @@
-"""Operators of a serialized graph as descriptors, both ways."""
+"""Converts the operators of a serialized graph to descriptors, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["to_desc", "to_node"]
 
 
 def to_desc(node: OperatorNode, owned: Collection[str] = ()) -> OperatorDesc[Any]:
-    """The descriptor of a node.
+    """Returns the descriptor of a node.
 
     Args:
       node: the node.
@@ -46,7 +46,7 @@ def to_node(
     output_names: Sequence[str],
     owned: Collection[str] = (),
 ) -> OperatorNode:
-    """The node of a descriptor.
+    """Returns the node of a descriptor.
 
     Args:
       desc: the descriptor.

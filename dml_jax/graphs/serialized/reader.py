@@ -1,4 +1,4 @@
-"""Reads a serialized graph. Files are not trusted: what breaks the format is refused before it is built."""
+"""Reads a serialized graph. Files are untrusted: the format is checked before objects are built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def decode(content: bytes) -> SerializedGraph:
       content: the bytes of a file that ONNX Runtime's DirectML provider wrote, or `encode`.
 
     Returns:
-      What the file says. That values are written before they are read, and that operators are known, is not checked.
+      The content of the file. Not checked: that values are written before they are read, and that operators are known.
 
     Raises:
       ConstraintError: the bytes break the format, such as a table that lies outside of them; or their parts overlap,
@@ -143,7 +143,7 @@ def _from_struct(kind: AttributeKind, numbers: tuple[Any, ...]) -> Any:
 
 
 def _reals(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The numbers, so that a graph with a NaN equals itself."""
+    """Wraps floats in `Real`, so that a graph with a NaN equals itself."""
     return tuple(Real(number) if isinstance(number, float) else number for number in numbers)
 
 
@@ -156,7 +156,7 @@ def _activation(where: str, activation: Table) -> Activation:
 
 
 def _scalar(union: Table) -> bytes:
-    """The 8 bytes of the union, whichever of its members the file has."""
+    """Returns the 8 bytes of a scalar union, whatever member the file stores."""
     number = union.number("data_type")
     if number not in schema.SCALAR_SIZES:
         raise ConstraintError(f"data_type must be in [1, 11], but it is {number}")

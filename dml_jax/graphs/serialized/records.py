@@ -1,4 +1,4 @@
-"""Records of a serialized graph as plain Python values, also of operators that dml_jax does not have."""
+"""Dataclasses of a serialized graph's records, also for operators that dml_jax lacks."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ConstantNode:
 
 @dataclass(frozen=True, slots=True)
 class SerializedGraph:
-    """A graph as it lies in a file.
+    """A graph as a file stores it.
 
     Args:
       nodes: in an order in which each value is written before it is read.

@@ -1,4 +1,4 @@
-"""The flatbuffers schema of a serialized graph, as data: the fields of every table, and what a union can hold.
+"""The flatbuffers schema of a serialized graph, as data: the fields of tables, the members of unions.
 
 Source: DmlGraphDesc_generated.h and OperatorFieldTypes_generated.h of DxDispatch.
 """
@@ -30,7 +30,7 @@ __all__ = [
     "NodeKind",
 ]
 
-# What a field of a table is stored as, by the names that the module struct has for it.
+# Storage of a table's field, by format characters of the module struct.
 OFFSET, UINT8, UINT64 = "I", "B", "Q"
 # The fields of a table, in the order of their slots.
 Fields = Mapping[str, str]
@@ -50,21 +50,21 @@ SCALAR_UNION: Fields = {"data_type": UINT8, "data": OFFSET}
 
 
 class NodeKind(enum.IntEnum):
-    """What the desc of a node is."""
+    """The union type of a node's desc."""
 
     OPERATOR = 1
     CONSTANT = 2
 
 
 class ConstantKind(enum.IntEnum):
-    """What the data of a constant is: the name of a file, or the bytes."""
+    """The union type of a constant's data: the name of a file, or the bytes."""
 
     NAME = 1
     RAW_DATA = 2
 
 
 class AttributeKind(enum.IntEnum):
-    """What the val of an attribute is."""
+    """The union type of an attribute's val."""
 
     NONE = 0
     ACTIVATION = 1

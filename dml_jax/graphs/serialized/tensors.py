@@ -1,4 +1,4 @@
-"""The tensors of an operator in a serialized graph, both ways."""
+"""Reads and writes the tensors of an operator in a serialized graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_tensors(
     tensors: Sequence[Tensor],
     owned: Collection[str],
 ) -> dict[str, Any]:
-    """The tensors of a node by the fields of the struct that take them: an array takes all that are left.
+    """Returns the tensors of a node by field of its struct; an array of tensors takes all that are left.
 
     Raises:
       ConstraintError: one is missing, or there are more than the struct has, or one breaks a rule of tensors.
@@ -58,7 +58,7 @@ def _tensor(tensor: Tensor, is_owned: bool) -> TensorDesc:
 def written_tensors(
     desc: OperatorDesc[Any], fields: Sequence[str], names: Sequence[str], owned: Collection[str]
 ) -> tuple[Tensor, ...]:
-    """The tensors of some fields of a descriptor.
+    """Returns the tensors of some fields of a descriptor.
 
     Raises:
       ConstraintError: there are other names than tensors, or a file has no place for what a tensor says.

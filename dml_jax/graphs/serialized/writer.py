@@ -125,10 +125,10 @@ class _Writer:
         attributes = self._vector("attributes", activation.attributes, self._attribute)
         return self._table(schema.ACTIVATION, type=kind, attributes=attributes)
 
-    # What flatbuffers are made of.
+    # The parts of a flatbuffer.
 
     def _table(self, fields: schema.Fields, **values: int) -> int:
-        """A table; the default of what is 0 or not given is not stored."""
+        """Writes a table; fields that are 0 or None are left out, as defaults."""
         add = {
             schema.OFFSET: self._builder.PrependUOffsetTRelativeSlot,
             schema.UINT8: self._builder.PrependUint8Slot,
@@ -140,7 +140,7 @@ class _Writer:
         return self._builder.EndObject()
 
     def _vector(self, field: str, items: Iterable[Any], write: Callable[[Any], int]) -> int:
-        """A vector of tables or strings."""
+        """Writes a vector of tables or strings."""
         offsets = []
         for number, item in enumerate(items):
             with at(f"{field}[{number}]"):
@@ -157,7 +157,7 @@ class _Writer:
         return self._builder.EndVector()
 
     def _struct(self, packed: bytes) -> int:
-        """A struct that a union holds; its numbers have up to 8 bytes."""
+        """Writes a struct in a union; its numbers have up to 8 bytes."""
         self._builder.Prep(len(packed), len(packed))
         self._bytes(packed)
         return self._builder.Offset()

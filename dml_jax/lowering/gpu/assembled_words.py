@@ -20,7 +20,6 @@ from ..values.words import as_integers, from_words, join_all, join_elements, joi
 
 __all__ = ["VARIANTS"]
 
-STORED = 4  # elements that a thread stores at once if they come from one piece
 WARP = 32  # threads that store together: an axis of fewer words leaves some idle
 
 
@@ -64,9 +63,15 @@ def _move_elements(move: Move, join: Any, where: Any, *data: jax.Array) -> jax.A
 
 
 def _is_torn(case: MoveCase) -> bool:
-    """Borders of copies have pieces of their own for each element of a word."""
+    """Whether XLA:GPU reads or stores less than a word at once: bytes, and 16 bits where pieces of odd sizes meet.
+
+    Reads of every second element take longer than any store. Borders of copies have pieces for each element of a word.
+    """
     is_of_copies = isinstance(case.move, Border) and case.move.copies
-    return case.aligned % STORED != 0 and not is_of_copies
+    has_steps = case.words is not None and case.words(1) is None
+    if is_of_copies or has_steps or case.aligned % lanes(case.result.dtype) == 0:
+        return False
+    return case.itemsize == 1 or sum(array.ndim > 0 for array in case.data) > 1
 
 
 VARIANTS = (

@@ -8,10 +8,12 @@ from math import prod
 
 from ..plain.permute import PermuteCase
 
-__all__ = ["SECTOR", "WARP", "is_scattered", "is_tiled"]
+__all__ = ["BURST", "SECTOR", "WARP", "is_reread", "is_scattered", "is_tiled"]
 
 WARP = 32  # threads that load and store together
-SECTOR = 32  # bytes that memory reads at once
+SECTOR = 32  # bytes that a warp reads at once
+BURST = 64  # bytes that memory gives the second cache at once: XLA:GPU tiles rows of whole ones half as well as others
+CACHE = 2**25  # bytes that the second cache of a large GPU holds
 MANY = 16  # sectors for a line of 128 bytes: of more a quarter of what is read is used
 TILE = 2**14  # elements of the largest tile of whole rows that XLA:GPU gives to Triton
 
@@ -29,3 +31,13 @@ def is_tiled(case: PermuteCase) -> bool:
     """Whether XLA:GPU tiles the transpose although it fuses the split with it: all are by powers of two, and fit."""
     last, shown = case.sides
     return last * min(shown, WARP) <= TILE and all(size.bit_count() == 1 for size in case.divisors)
+
+
+def is_reread(case: PermuteCase) -> bool:
+    """Whether a sector has left the second cache before the element behind the one that was read is read, too.
+
+    The transpose of 2-byte elements [2**24, 4] writes 2**24 of them in between, and reads 8 bytes for each: all again.
+    """
+    between = case.order[case.order.index(len(case.order) - 1) + 1 :]
+    step = prod(case.sizes[case.order[-1] + 1 :]) * case.itemsize
+    return prod(case.sizes[d] for d in between) * min(step, SECTOR) > CACHE

@@ -13,6 +13,7 @@ the ranges 0-1, 2-3, 4-5 and 6.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
 from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
-from .sectors import WARP
+from .sectors import BURST, WARP, is_reread, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 
@@ -91,9 +92,16 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Whether a warp has the tiles of one row, or tiles of whole blocks."""
+    """Whether the plain permutation is slow, and a warp has the tiles of one row, or tiles of whole blocks.
+
+    It is slow if it reads many sectors that XLA:GPU does not tile well, if it moves bytes, or if it reads memory again.
+    """
     tile = _tile(case)
-    return tile is not None and (max(case.sides) >= WARP or len(tile.dims) > 2)
+    if tile is None or (max(case.sides) < WARP and len(tile.dims) == 2):
+        return False
+    if is_scattered(case):
+        return not is_tiled(case) or case.sides[1] * case.itemsize % BURST == 0
+    return tile.lanes == lanes(case.operand.dtype) and (case.itemsize == 1 or is_reread(case))
 
 
 def _permute_tile(case: PermuteCase, tile: Tile, _: None, array: jax.Array) -> jax.Array:
@@ -155,17 +163,19 @@ def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], 
 
 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """`jnp.stack`, in at most `STACK` rows: a thread writes an element of each, which it chooses among those of a row.
+    """`jnp.stack` of any number, as a concatenation of at most `STACK`: a thread chooses among those of one of them.
 
-    Whole stacks are chosen among, else ranges. XLA:GPU writes flat rows that are concatenated in one thread.
+    Of eight parts, 0 and 4 are chosen among, 1 and 5, 2 and 6, 3 and 7; of seven, 0 and 1, 2 and 3, 4 and 5, and 6.
     """
-    shape, count = parts[0].shape, min(STACK, len(parts))
-    ends = [-(-len(parts) * number // count) for number in range(count + 1)]
-    is_whole = len(parts) % count == 0
-    rows = [parts[n::count] if is_whole else parts[ends[n] : ends[n + 1]] for n in range(count)]
-    before = prod(shape[:axis]) * (len(parts) // count if is_whole else 1)
-    flat = [_choose(row, axis).reshape(before, -1) for row in rows]
-    return lax.concatenate(flat, 1).reshape(*shape[:axis], len(parts), *shape[axis:])
+    shape, total = parts[0].shape, len(parts)
+    result = (*shape[:axis], total, *shape[axis:])
+    if total > STACK and total % STACK == 0:
+        return jnp.stack([_choose(parts[n::STACK], axis) for n in range(STACK)], axis + 1).reshape(result)
+    count = min(STACK, total)
+    ends = [-(-total * number // count) for number in range(count + 1)]
+    chosen = [_choose(parts[start:end], axis) for start, end in pairwise(ends)]
+    # Flat rows, of which XLA:GPU writes all in one thread.
+    return lax.concatenate([part.reshape(prod(shape[:axis]), -1) for part in chosen], 1).reshape(result)
 
 
 def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What numbers along dimensions that stay, of size 1, make together: sums, products and norms."""
+"""Reductions with keepdims=True: sums, products and norms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -10,7 +10,7 @@ from jax import lax
 
 from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
-from .along import Along, Kind, compute, reduced
+from .axis_operations import AxisOperation, Kind, compute, reduced
 
 __all__ = ["absolute", "total"]
 
@@ -101,6 +101,6 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
         return finish(combine(parts, axes), count).astype(dtype)
 
     kind, combine_two = _KINDS[combine]
-    along = Along(kind, axes, wide, reduced(x, axes, dtype), whole, part, join, combine_two)
+    operation = AxisOperation(kind, axes, wide, reduced(x, axes, dtype), whole, part, join, combine_two)
     is_linear = function in ("average", "sum") and jnp.issubdtype(dtype, jnp.floating)
-    return compute(along, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)
+    return compute(operation, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)

@@ -1,4 +1,4 @@
-"""What the devices of a mesh compute each on its own, where the sharding is known while tracing."""
+"""Sharded operators: each device of a mesh computes its part alone, where the sharding is known while tracing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

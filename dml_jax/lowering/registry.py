@@ -1,4 +1,4 @@
-"""Every variant of every operation: the only file that names gpu/ and cpu/."""
+"""The list of all variants, in the order in which they are asked: the only file that names gpu/ and cpu/."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The one way to choose how an operation runs: the first variant of its platform that pays, or its plain meaning.
+"""Choice of how an operation runs: the first variant of its platform that pays, or its plain meaning.
 
 An operation is a function of arrays with a plain meaning in jax.numpy and lax. A variant computes the same, bit for bit
 if it moves data, by a mechanism that is faster on one platform. `registry.py` lists them all.

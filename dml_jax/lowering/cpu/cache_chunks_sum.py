@@ -1,4 +1,4 @@
-"""Sums of updates on CPUs chunk by chunk, in wide numbers that stay in the cache.
+"""Scatter-adds on CPUs, chunk by chunk, in wide numbers that stay in the cache.
 
 XLA:CPU widens all updates and the whole table, to memory that the C library takes fresh from the system, and that costs
 more than to add. It also stores an index tuple for every single element, where one number in a flat table would do.

@@ -1,4 +1,4 @@
-"""Sums of few updates per row of a large table on CPUs, without a wide table: each row reads its own first updates.
+"""Scatter-adds of few updates per row on CPUs, from the gather side: each row reads its own first updates.
 
 XLA fuses these reads, their sum and its rounding into one loop over the result, which has all cores. Of a row with more
 updates the others are added up before, in a small table with a place for each such row. With two reads:

@@ -1,4 +1,4 @@
-"""Permutations and repeats on CPUs, one half or copy of the result after the other.
+"""Transposes and tiling on CPUs as a concatenation of two halves, or of all copies.
 
 XLA:CPU fuses a transpose or a broadcast with a reshape that splits or merges dimensions, and then moves single
 elements. Halves that it concatenates it fuses just so, but compiles to loops over vectors, and stores nothing in

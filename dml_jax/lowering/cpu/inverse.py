@@ -1,4 +1,4 @@
-"""Writes of a permutation of rows as reads on CPUs: XLA:CPU scatters in one thread, and gathers in all of them.
+"""Scatters of permuted rows as gathers on CPUs: XLA:CPU scatters in one thread, and gathers in all of them.
 
 Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0.
 """

@@ -1,4 +1,4 @@
-"""Copies of short rows on CPUs: elements that pass bounds, in a loop that LLVM then vectorises instead of unrolling.
+"""Gathers of short rows on CPUs: bounds in the loop make it too long for LLVM to unroll, and so it is vectorised.
 
 LLVM unrolls a loop whose cost, that of its body times its length, is at most 300, and vectorises no loop that it has
 unrolled. A copy of 64 elements costs 64 * 4. A minimum or a maximum costs 2 more, and hardly any time once vectorised.

@@ -1,4 +1,4 @@
-"""Convolutions as slices on CPUs: XLA fuses slices of one array into one loop.
+"""Depthwise convolutions on CPUs as sums of slices: XLA fuses slices of one array into one loop.
 
 A depthwise convolution is a sum of slices, each times a number of the filter. LLVM vectorises that loop. The filter
 [1, 10] over [1, 2, 3, 4]:

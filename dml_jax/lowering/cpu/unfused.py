@@ -1,4 +1,4 @@
-"""What XLA:CPU compiles alone: it fuses nothing with a branch, which runs in one thread, nor with a loop."""
+"""Transposes, copies and indices kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Writes into a copy of a table that a loop of its own makes, not fused with the write.
+"""Scatters on CPUs into a copy of the table that a loop of its own makes, in all threads.
 
 XLA:CPU copies a table that is not donated in one thread, to fresh memory, writes there, and copies that to the output.
 The loop that copies it instead has all cores, and stores to the output: of a table [0, 1, 2, 3] and an update 9 of

@@ -1,4 +1,4 @@
-"""Borders of rows on CPUs: every row of the result is chosen from windows of the flattened array, in one loop.
+"""Padding on CPUs: every row of the result is selected from windows of the flattened array, in one loop.
 
 Of rows of 5 with two elements before them, the result has rows of 7. The window of row r begins at 5 r - 2: its first
 two elements belong to the row before, and the border is chosen in their place. LLVM vectorises such a loop. One that

@@ -1,4 +1,4 @@
-"""Words assembled from elements that are read one by one: a thread of a GPU stores four bytes at once, or two halves.
+"""Elements read one by one and stored as 32-bit words: a thread of a GPU stores four bytes, or two halves, at once.
 
 Reading elements 5, 2, 2 and 7 of [10, 11, ... 17], a thread reads the bytes 15, 12, 12 and 17, and stores the one word
 0x110c0c0f. XLA fuses the four reads, each of every fourth index, with the shifts that put them together.

@@ -1,4 +1,4 @@
-"""The greatest of many numbers, found among the blocks with the greatest maxima: others need not be sorted.
+"""top_k among the blocks with the greatest maxima: all other blocks need not be sorted.
 
 The two greatest of [3, 1 | 4, 1 | 5, 9 | 2, 6] lie in the two blocks with the greatest of the maxima 3, 4, 9 and 6.
 

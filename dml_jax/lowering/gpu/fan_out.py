@@ -1,4 +1,4 @@
-"""Several parts of a result that one thread of a GPU writes: it computes, or reads, an element of all of them at once.
+"""Tiling and fills on GPUs where one thread writes several parts of the result, and reads an element once for all.
 
 XLA:GPU makes one kernel of a concatenation of equal parts, whose threads go over one part and write the same place of
 each. Two copies of [10, 11, 12, 13] are the parts [10, 11, 12, 13 | 10, 11, 12, 13]: the thread that reads 11 writes it

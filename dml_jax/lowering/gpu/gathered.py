@@ -1,4 +1,4 @@
-"""Borders of copies read where each result comes from: a GPU computes places faster than it chooses among pieces.
+"""Padding with copies on GPUs as one gather: a GPU computes indices faster than it selects among pieces.
 
 Of [10, 11, 12] with a border of two elements, reflected, result i comes from place |i - 2|, from the other end beyond
 the last one: the places are [2, 1, 0, 1, 2, 1, 0], and one gather reads [12, 11, 10, 11, 12, 11, 10]. A concatenation

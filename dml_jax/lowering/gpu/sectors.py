@@ -1,4 +1,4 @@
-"""Costs of a permutation that a GPU fuses with what reads and writes it: which memory a warp reads, and by which tiles.
+"""Memory of a GPU, and what a transpose reads of it: which sectors a warp reads, and whether XLA:GPU tiles it.
 
 A warp writes 128 bytes at once and reads sectors of 32. The first 128 bytes of the transpose of bytes [1000, 5] lie 5
 apart, in 20 sectors: most of what is read is read again for other rows. Those of bytes [5, 1000] lie in 5 runs of 26.

@@ -1,4 +1,4 @@
-"""Sliding windows as slices of one padded array on GPUs: one kernel reads the elements of all numbers.
+"""Unfold (im2col) on GPUs as slices of one padded array, which one kernel reads.
 
 Windows of 2 x 2 elements of [[1, 2, 3], [4, 5, 6]] have the elements [[1, 2]], [[2, 3]], [[4, 5]] and [[5, 6]], four
 slices. Dimension by dimension, the two rows [[1, 2, 3]] and [[4, 5, 6]] would be written to memory and read again.

@@ -1,4 +1,4 @@
-"""Sums by sorted segments on GPUs: no table in float32, and no addition that waits for another one.
+"""Scatter-adds by sorted segments on GPUs: no table in float32, and no addition that waits for another one.
 
 A table of 16-bit floats is otherwise filled, added to and rounded in float32, three passes over twice its bytes. Where
 that leaves the second cache, sorting the updates by row costs less: see plain/sorted_segments.py, with an example.

@@ -1,4 +1,4 @@
-"""Permutations in tiles: one thread of a GPU has all elements of a small tile, and writes whole words of them.
+"""Transposes in small tiles: one thread of a GPU reads all elements of a tile, and writes whole words of them.
 
 Depth to space of bytes with blocks of 2 moves (y, x, h, w) to (h, y, w, x): neighbours along w are put 2 apart. With w
 split into words of 4 lanes, the tile (x, lane) has 8 elements, of which a thread reads 2 words and writes 2:

@@ -1,4 +1,4 @@
-"""Words as sums of windows: a thread of a GPU reads four bytes that become neighbours, and writes them as one word.
+"""Transposes of bytes by a sum over windows: a thread of a GPU reads four bytes and writes their sum, one word.
 
 Bytes [1, 2, ... 6] as two columns of three, permuted to [1, 3, 5, 2, ...], are widened and shifted by their lane:
 1 + 3 * 2**8 + 5 * 2**16 + 2 * 2**24 is the first word. XLA:GPU fuses a window with what makes its elements; the lanes

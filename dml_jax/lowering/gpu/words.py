@@ -1,4 +1,4 @@
-"""Elements moved as 32-bit words: a GPU moves a word in the time of a byte.
+"""Gathers, scatters and copies of 32-bit words instead of elements: a GPU moves a word in the time of a byte.
 
 A row of eight bytes is two words. Reading rows 1 and 0 of [[0, 1, ... 7], [8, 9, ... 15]] as words
 

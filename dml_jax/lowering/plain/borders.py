@@ -1,4 +1,4 @@
-"""What a border of copies is made of: where each element comes from, or runs of elements one after the other."""
+"""Sources of the elements of a reflected, repeated or periodic border: one by one, or in runs."""
 
 from collections.abc import Callable, Mapping
 

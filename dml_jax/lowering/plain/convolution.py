@@ -1,4 +1,4 @@
-"""Convolutions with strides, dilations, padding and groups, and their derivatives, which are chosen in turn."""
+"""Convolutions with strides, dilations, padding and groups, and their gradients, which may run as variants too."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Depth to space and space to depth: which parts the dimensions of both sides have, and how these change places."""
+"""Depth to space and space to depth (pixel shuffle), as a split of dimensions, a transpose and a merge."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

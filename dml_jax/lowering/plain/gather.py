@@ -1,4 +1,4 @@
-"""Reads of slices through lax.gather: gather, gather_elements, gather_nd, and views that repeat elements."""
+"""Gathers through lax.gather: gather, gather_elements, gather_nd, and views that repeat elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Elements around positions that are data, weighed by their distance: `grid_sample`.
+"""Grid sampling (`grid_sample`): sums of the elements around positions that are data, weighted by distance.
 
 All neighbours of all positions are read at once, so that a gradient adds up all that was read in one scatter:
 

@@ -1,4 +1,4 @@
-"""Neighbors of positions along one dimension, and how much each counts: nearest, linear, cubic, antialiased.
+"""Indices and weights of interpolation along one dimension: nearest, linear, cubic, antialiased.
 
 At 1.5, of elements 0 to 3, [10, 20, 30, 70]        weights                                 result
 nearest                                             0, 0, 1, 0                              30

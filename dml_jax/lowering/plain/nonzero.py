@@ -1,4 +1,4 @@
-"""Where flags are set: their numbers one after the other."""
+"""Indices of the True elements (nonzero)."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,4 +1,4 @@
-"""An array with a border, of one number or of its own elements; the gradient adds the copies up in wide numbers."""
+"""Padding with a number, or with copies of elements (edge, reflect, ...), whose gradients add up in wide types."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A scatter as rows: updates of one row each, written to the rows of a table by their numbers."""
+"""A scatter as updates of whole rows: a table of rows, the index of a row for each update, and the updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Writes of slices through lax.scatter: scatter_elements and scatter_nd without a reduction."""
+"""Scatters without a reduction through lax.scatter: scatter_elements and scatter_nd."""
 
 from dataclasses import dataclass
 from functools import partial

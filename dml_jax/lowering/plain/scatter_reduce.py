@@ -1,4 +1,4 @@
-"""Scatters that add, multiply or take extremes of what they write; the gradient of a gather is such a sum."""
+"""Scatters that add, multiply, or take minima or maxima of updates; the gradient of a gather is such a sum."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

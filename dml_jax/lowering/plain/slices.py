@@ -1,4 +1,4 @@
-"""`Slices`: which slices of a table indices address, as facts that every form asks, and as lax's dimension numbers."""
+"""Dimension numbers of gathers and scatters: which slices of a table the indices address."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

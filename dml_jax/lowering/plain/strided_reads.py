@@ -1,4 +1,4 @@
-"""Reads a strided layout by splits, slices, pads, transposes and broadcasts, and what is left by offsets."""
+"""Reads of strided layouts by slices, pads, transposes and broadcasts, and of all others by a gather."""
 
 from collections.abc import Sequence
 

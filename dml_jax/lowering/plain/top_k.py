@@ -1,4 +1,4 @@
-"""Where the greatest of some integers lie."""
+"""Indices of the k greatest integers along an axis (top_k)."""
 
 from dataclasses import dataclass
 from functools import partial

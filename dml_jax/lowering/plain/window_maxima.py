@@ -1,4 +1,4 @@
-"""The greatest element of each window and its number there, in one pass that compares the elements in turn."""
+"""Max pooling with indices: the maximum of each window and its place there, in one pass."""
 
 from __future__ import annotations
 

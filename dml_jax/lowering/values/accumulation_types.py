@@ -1,4 +1,4 @@
-"""The types in which numbers of narrow types are added and multiplied."""
+"""Accumulation types: float16 and bfloat16 are added and multiplied in float32, and rounded once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What types of numbers need: elements that XLA would change move as integers, and indices have bits enough."""
+"""Bit-exact movement: elements that XLA would change move as integers. Index types of enough bits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Comparisons in which equal numbers keep their bits: zeros are equal, and so are NaNs, the greatest.
+"""Comparisons of floats that keep the bits of their results: -0.0 equals 0.0, and NaNs are equal, and the greatest.
 
 Of [-0.0, 0.0] both have the same key, by which neither is greater, and an image each, from which it is restored.
 """

@@ -1,4 +1,4 @@
-"""Numbers as integers of the same order, and back."""
+"""Sort keys: numbers as integers of the same order, and back."""
 
 from typing import Any, Literal
 

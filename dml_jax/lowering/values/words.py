@@ -1,4 +1,4 @@
-"""Narrow elements as lanes of 32-bit words, wide ones as two: XLA:GPU moves words at up to four times the rate."""
+"""32-bit words: narrow elements as lanes of a word, 8-byte elements as two words."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""The JAX primitive of this library: a program that is chosen for the platform when it is lowered, and its transpose.
+"""The JAX primitive of this library: a program that is chosen for a platform when it is lowered, and its transpose.
 
 Only then JAX knows the platform and the number of devices. So one program is traced, and none of other platforms.
 """

@@ -25,8 +25,8 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
 
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move, varying_alike
 from ..select import Variant
 

@@ -6,8 +6,8 @@ Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers 
 import jax
 from jax import lax
 
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits

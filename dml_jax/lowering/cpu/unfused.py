@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from ..plain.gather import GatherCase
+from ..plain.gather_slices import Slices
 from ..plain.moves import MoveCase
 from ..plain.permute import PermuteCase
-from ..plain.slices import Slices
 from ..plain.split import Part
 from ..primitive import Move
 from ..select import Variant, known_bytes

@@ -11,7 +11,7 @@ import jax
 from jax import lax
 
 from ..plain.gather import GatherCase, Read
-from ..plain.slices import Slices
+from ..plain.gather_slices import Slices
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits, is_float8

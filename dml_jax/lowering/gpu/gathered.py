@@ -14,9 +14,9 @@ from jax import lax
 
 from ..plain.borders import source_of
 from ..plain.gather import Read
+from ..plain.gather_slices import Slices
 from ..plain.moves import MoveCase
 from ..plain.pad import Border
-from ..plain.slices import Slices
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits

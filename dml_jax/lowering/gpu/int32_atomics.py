@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from ..plain.reduction import Reduction
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 

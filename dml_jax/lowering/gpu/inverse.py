@@ -6,8 +6,8 @@ nothing is filled with zeros first, and narrow numbers are read by words.
 
 import jax
 
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import from_words, lanes, to_words

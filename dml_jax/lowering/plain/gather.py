@@ -13,10 +13,10 @@ from ..partition import TableShards, on_each_device
 from ..primitive import Back, Move, linear
 from ..select import choose, known_bytes, shapes_of
 from ..values.bits import as_bits, is_float, is_float8
+from .gather_slices import Slices
 from .reduction import ADD
-from .rows import Write
 from .scatter_reduce import scatter_reduce
-from .slices import Slices
+from .scatter_rows import Write
 
 __all__ = ["GatherCase", "Read", "gather_slices", "read_of", "reading"]
 

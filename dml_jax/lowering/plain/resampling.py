@@ -20,8 +20,8 @@ from ..primitive import Move, linear, transpose_of
 from ..values.accumulation_types import narrow_apart
 from ..values.bits import as_bits, hide_constant, index_dtype, is_float
 from .gather import Read
+from .gather_slices import Slices
 from .moves import move_elements
-from .slices import Slices
 
 __all__ = ["Interpolation", "interpolate", "repeat"]
 

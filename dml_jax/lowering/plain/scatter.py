@@ -11,7 +11,7 @@ from ..partition import on_each_device
 from ..primitive import Back, Move, linear, transpose_of
 from ..select import choose, known_bytes, shapes_of
 from ..values.bits import as_bits, is_key
-from .rows import Write
+from .scatter_rows import Write
 
 __all__ = ["ScatterCase", "TableCopy", "copy_table", "is_tiny", "scatter_slices"]
 

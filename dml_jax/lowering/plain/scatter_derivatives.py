@@ -22,8 +22,8 @@ from ..values.accumulation_types import narrow_apart, wide_type, widen_apart
 from ..values.bits import carry_bits
 from .gather import read_of, reading
 from .reduction import ADD, MAX, MIN, MUL, Reduction
-from .rows import Rows, Write, check_sortable
 from .scatter_reduce import scatter_reduce
+from .scatter_rows import Rows, Write, check_sortable
 
 __all__ = ["reduce_slices"]
 

@@ -17,7 +17,7 @@ from ..values.accumulation_types import wide_type
 from ..values.bits import as_bits
 from .fill import fill_with
 from .reduction import ADD, Reduction
-from .rows import Rows, Write
+from .scatter_rows import Rows, Write
 from .sorted_segments import reduce_segments
 
 __all__ = ["ScatterReduceCase", "scatter_reduce"]

@@ -24,7 +24,7 @@ from jax import lax
 from ..values.bits import as_bits
 from ..values.words import element, from_words, join_elements, lanes, to_words
 from .reduction import Reduction
-from .rows import Rows
+from .scatter_rows import Rows
 
 __all__ = ["reduce_segments"]
 

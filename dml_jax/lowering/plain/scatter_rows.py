@@ -12,7 +12,7 @@ from jax import lax
 
 from ...errors import ConstraintError
 from ..partition import TableShards
-from .slices import Slices
+from .gather_slices import Slices
 
 __all__ = ["Rows", "Write", "check_sortable"]
 

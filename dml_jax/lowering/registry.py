@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from .cpu import (
     cache_chunks,
     cache_chunks_sum,
+    convolution_slices,
     flag_words,
     gather_side_sum,
     halves,
@@ -17,20 +18,19 @@ from .cpu import (
     windowed_pad,
 )
 from .cpu import inverse as cpu_inverse
-from .cpu import slices as cpu_slices
 from .cpu import sorted_segments as cpu_sorted_segments
 from .gpu import (
     assembled_words,
     axis_last,
     block_maxima,
     fan_out,
-    gathered,
+    gathered_pad,
     int32_atomics,
     inverse,
     isolated_transpose,
-    slices,
     sorted_segments,
     tiles,
+    unfold_slices,
     window_sum,
     words,
 )
@@ -41,7 +41,7 @@ __all__ = ["VARIANTS"]
 # In the order in which they are asked: the first one that pays runs.
 VARIANTS: Sequence[Variant] = (
     *fan_out.VARIANTS,
-    *gathered.VARIANTS,
+    *gathered_pad.VARIANTS,
     *words.VARIANTS,
     *assembled_words.VARIANTS,
     *axis_last.VARIANTS,
@@ -52,7 +52,7 @@ VARIANTS: Sequence[Variant] = (
     *sorted_segments.VARIANTS,
     *int32_atomics.VARIANTS,
     *block_maxima.VARIANTS,
-    *slices.VARIANTS,
+    *unfold_slices.VARIANTS,
     *halves.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
@@ -67,5 +67,5 @@ VARIANTS: Sequence[Variant] = (
     *im2col.VARIANTS,
     *cache_chunks.VARIANTS,
     *flag_words.VARIANTS,
-    *cpu_slices.VARIANTS,
+    *convolution_slices.VARIANTS,
 )

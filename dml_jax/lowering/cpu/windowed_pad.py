@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..plain.borders import PERIODS, cut_runs, source_of
+from ..plain.border_sources import PERIODS, cut_runs, source_of
 from ..plain.moves import MoveCase
 from ..plain.pad import Border
 from ..primitive import Move

@@ -11,7 +11,7 @@ from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_guarded_bits
-from .borders import PERIODS, Run, cut_runs
+from .border_sources import PERIODS, Run, cut_runs
 from .moves import back_with_number, move_elements
 
 __all__ = ["Border", "pad_with_copies", "pad_with_value"]

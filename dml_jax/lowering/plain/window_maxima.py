@@ -15,7 +15,7 @@ from jax import lax
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_guarded_bits
-from ..values.orders import Order, by_integers, by_value
+from ..values.comparisons import Order, by_integers, by_value
 from .window_slices import groups, numbers_of, read_slices, spread_slices
 from .windows import Windows
 

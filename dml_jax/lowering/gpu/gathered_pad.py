@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.borders import source_of
+from ..plain.border_sources import source_of
 from ..plain.gather import Read
 from ..plain.gather_slices import Slices
 from ..plain.moves import MoveCase

@@ -17,10 +17,9 @@ from ..plain.pad import Border
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
+from .memory import WARP
 
 __all__ = ["VARIANTS"]
-
-WARP = 32  # threads that store together: an axis of fewer words leaves some idle
 
 
 def _read_elements(case: GatherCase) -> Move | None:
@@ -40,6 +39,7 @@ def _read_lanes(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
 
 
 def _fills_a_warp(case: GatherCase) -> bool:
+    """Threads of a warp store together: an axis of fewer words leaves some idle."""
     least = WARP * lanes(case.input.dtype)
     return case.input.shape[case.axis] >= (least if case.read.slices.kind == "slices" or case.read.computed else 2048)
 

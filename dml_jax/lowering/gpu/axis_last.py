@@ -15,11 +15,10 @@ from ..plain.gather_slices import Slices
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits, is_float8
+from .memory import CACHE, WARP
 
 __all__ = ["VARIANTS"]
 
-CACHE = 32 * 2**20  # bytes that the second cache of a large GPU holds of what a column of indices reaches
-WARP = 32  # threads: a shorter axis makes rows that fewer read together
 MEMORY = 8 * 2**30  # bytes of operands: as many are needed once more
 
 
@@ -29,7 +28,7 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _pays(case: GatherCase) -> bool:
-    """A slab is what a column of indices can reach: a read outside of the cache is a transaction of its own."""
+    """A column of indices reaches a slab, of which a read beyond the cache is a transaction; a warp reads a row."""
     is_far = case.slab_bytes > CACHE and case.bytes < MEMORY and not case.is_sorted
     return is_far and case.itemsize <= 4 and case.input.shape[case.axis] >= WARP
 

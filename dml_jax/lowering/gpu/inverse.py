@@ -11,10 +11,9 @@ from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import from_words, lanes, to_words
+from .memory import BURST
 
 __all__ = ["VARIANTS"]
-
-BURST = 64  # bytes that the memory of a GPU gives at once: a read of fewer wastes the others
 
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
@@ -29,4 +28,5 @@ def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
     return from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype)
 
 
+# A read of fewer bytes than memory gives at once wastes the others.
 VARIANTS = (Variant("inverse", "scatter_reduce", "cuda", _read_inverse, lambda case: case.row_bytes >= BURST),)

@@ -17,7 +17,7 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
 from ..values.words import lanes
-from .sectors import SECTOR, WARP, is_scattered, is_tiled
+from .memory import SECTOR, WARP, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 

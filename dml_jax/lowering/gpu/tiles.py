@@ -27,7 +27,7 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
 from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
-from .sectors import BURST, WARP, is_reread, is_scattered, is_tiled
+from .memory import BURST, WARP, is_reread, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 
@@ -94,7 +94,8 @@ def _permute(case: PermuteCase) -> Move | None:
 def _pays(case: PermuteCase) -> bool:
     """Whether the plain permutation is slow, and a warp has the tiles of one row, or tiles of whole blocks.
 
-    It is slow if it reads many sectors that XLA:GPU does not tile well, if it moves bytes, or if it reads memory again.
+    It is slow if it moves bytes, if it reads memory again, or if it reads many sectors that XLA:GPU does not tile well:
+    not at all, or in narrow tiles, as it does where rows of the result are whole bursts.
     """
     tile = _tile(case)
     if tile is None or (max(case.sides) < WARP and len(tile.dims) == 2):

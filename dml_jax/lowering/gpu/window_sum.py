@@ -15,11 +15,10 @@ from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import as_integers, lanes, sum_lanes
-from .sectors import SECTOR, is_scattered, is_tiled
+from .memory import SECTOR, WORD, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 
-WORD = 4  # bytes
 SHORT_ROW = 16  # bytes: several threads read a longer row
 SHORT_SIDE = 8  # elements that a word or two hold
 

@@ -58,8 +58,8 @@ def _is_large(columns: jax.Array, filters: jax.Array) -> bool:
 
     Each loads the filters anew; around the one, XLA:CPU transposes the columns and the result.
     """
-    (_, made, depth), places = filters.shape, columns.shape[-1]
-    return made * depth <= (made + depth) * places
+    (_, outputs, depth), places = filters.shape, columns.shape[-1]
+    return outputs * depth <= (outputs + depth) * places
 
 
 def _multiply_each(filters: jax.Array, columns: jax.Array, precision: lax.Precision | None) -> jax.Array:

@@ -64,12 +64,8 @@ def _leave(case: TableCopy) -> Move | None:
 
 
 def _update_copy(case: StridedWrite) -> Move | None:
-    has_window = case.bytes > 0 and case.layout.window(case.buffer.shape[0])
-    return (
-        partial(_branch_into_copy, case.layout)
-        if has_window and case.devices == 1 and _is_copied(case.buffer)
-        else None
-    )
+    can = case.bytes > 0 and case.devices == 1 and _is_copied(case.buffer)
+    return partial(_branch_into_copy, case.layout) if can and case.layout.window(case.buffer.shape[0]) else None
 
 
 def _branch_into_copy(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax.Array:

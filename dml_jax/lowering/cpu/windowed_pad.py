@@ -90,18 +90,18 @@ def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Ar
 def _pieces(size: int, start: int, end: int, mode: str) -> list[_Piece]:
     """Those of a row, from left to right."""
     if mode == "constant":
-        found = [_Piece(0, 0, None), _Piece(start, -start, 1), _Piece(start + size, 0, None)]
+        pieces = [_Piece(0, 0, None), _Piece(start, -start, 1), _Piece(start + size, 0, None)]
     elif mode == "edge":
-        found = [_Piece(0, 0, 0), _Piece(start, -start, 1), _Piece(start + size, size - 1, 0)]
+        pieces = [_Piece(0, 0, 0), _Piece(start, -start, 1), _Piece(start + size, size - 1, 0)]
     else:
-        found, column = [], 0
+        pieces, column = [], 0
         period = PERIODS[mode](size)
         before = -start % sum(high - low for low, high, _ in period)
         for low, high, is_reversed in cut_runs(period, before, before + start + size + end):
-            found.append(_Piece(column, high - 1 + column, -1) if is_reversed else _Piece(column, low - column, 1))
+            pieces.append(_Piece(column, high - 1 + column, -1) if is_reversed else _Piece(column, low - column, 1))
             column += high - low
-    ends = [*(piece.column for piece in found[1:]), start + size + end]
-    return [piece for piece, behind in zip(found, ends, strict=True) if behind > piece.column]
+    ends = [*(piece.column for piece in pieces[1:]), start + size + end]
+    return [piece for piece, behind in zip(pieces, ends, strict=True) if behind > piece.column]
 
 
 def _outside(plane: Sequence[int], border: int, pieces: Sequence[_Piece]) -> tuple[int, int]:

@@ -31,9 +31,9 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 def _read_lanes(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     """Every lane of the words of the result by a gather of its own."""
-    *outer, last, one = indices.shape
+    *outer, last, coordinates = indices.shape
     count, integers = lanes(input.dtype), as_integers(input)
-    split = indices.reshape(*outer, last // count, count, one)
+    split = indices.reshape(*outer, last // count, count, coordinates)
     parts = [read(lax.index_in_dim(split, lane, -2, keepdims=False), integers) for lane in range(count)]
     return from_words(join_elements(parts, input.dtype), input.dtype)
 

@@ -4,6 +4,8 @@ Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers 
 nothing is filled with zeros first, and narrow numbers are read by words.
 """
 
+from functools import partial
+
 import jax
 
 from ..plain.scatter_reduce import ScatterReduceCase
@@ -17,15 +19,14 @@ __all__ = ["VARIANTS"]
 
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
-    rows = case.rows
-    return (lambda indices, updates: rows.unfold(_read(rows, indices, updates))) if case.is_permutation else None
+    return partial(_read, case.rows) if case.is_permutation else None
 
 
 def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
     source, folded = rows.source_of_each(indices), rows.fold_updates(updates)
     if rows.width % lanes(updates.dtype):
-        return folded.at[source].get(mode="promise_in_bounds")
-    return from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype)
+        return rows.unfold(folded.at[source].get(mode="promise_in_bounds"))
+    return rows.unfold(from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype))
 
 
 # A read of fewer bytes than memory gives at once wastes the others.

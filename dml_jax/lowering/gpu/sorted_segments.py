@@ -12,7 +12,7 @@ __all__ = ["VARIANTS"]
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Sorting costs by the update, and gains by the bytes of a row, each of which is read once and written once."""
+    """Sorting costs by the update, and gains by the bytes of a row, if the cache holds less than half of the table."""
     is_far = case.is_narrow and case.takes_rows and case.reduction.rounds and case.wide_table_bytes > 2 * CACHE
     return case.is_few or (is_far and case.number <= case.rows.count and case.row_bytes >= WARP * WORD)
 

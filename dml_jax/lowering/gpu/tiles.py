@@ -94,8 +94,8 @@ def _permute(case: PermuteCase) -> Move | None:
 def _pays(case: PermuteCase) -> bool:
     """Whether the plain permutation is slow, and a warp has the tiles of one row, or tiles of whole blocks.
 
-    It is slow if it moves bytes, if it reads memory again, or if it reads many sectors that XLA:GPU does not tile well:
-    not at all, or in narrow tiles, as it does where rows of the result are whole bursts.
+    It is slow if it moves bytes, if it reads memory again, or if it reads many sectors without tiles of XLA:GPU, or with
+    such as rows of whole bursts get, which are narrow.
     """
     tile = _tile(case)
     if tile is None or (max(case.sides) < WARP and len(tile.dims) == 2):

@@ -28,8 +28,8 @@ def _unfold(case: WindowCase) -> Move | None:
 
 def _pays(case: WindowCase) -> bool:
     """Each thread of the kernel asks which of the slices has its element."""
-    is_short = prod(one.window for one in case.windows) <= FEW
-    return is_short and not any(one.are_tiles for one in case.windows)
+    is_short = prod(dim.window for dim in case.windows) <= FEW
+    return is_short and not any(dim.are_tiles for dim in case.windows)
 
 
 VARIANTS = (Variant("slices", "unfold", "cuda", _unfold, _pays),)

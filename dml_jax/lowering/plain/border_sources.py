@@ -29,11 +29,11 @@ def source_of(mode: str, i: jax.Array, start: int, n: int) -> jax.Array:
 
 def cut_runs(period: list[Run], first: int, end: int) -> list[Run]:
     """The runs of [first, end) of what repeats for ever."""
-    found, at = [], 0
+    runs, at = [], 0
     while at < end:
         for low, high, is_reversed in period:
             skipped, left = max(0, first - at), max(0, at + high - low - end)
             at += high - low
             if skipped + left < high - low:
-                found.append((low + left, high - skipped, True) if is_reversed else (low + skipped, high - left, False))
-    return found
+                runs.append((low + left, high - skipped, True) if is_reversed else (low + skipped, high - left, False))
+    return runs

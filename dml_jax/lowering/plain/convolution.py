@@ -47,9 +47,9 @@ class _Call:
         return lax.conv_general_dilated(
             x,
             w,
-            [one.stride for one in self.windows],
-            [(one.start, one.end) for one in self.windows],
-            rhs_dilation=[one.dilation for one in self.windows],
+            [dim.stride for dim in self.windows],
+            [(dim.start, dim.end) for dim in self.windows],
+            rhs_dilation=[dim.dilation for dim in self.windows],
             feature_group_count=self.groups,
             precision=self.precision,
         )
@@ -195,17 +195,17 @@ def convolve_back(
     Returns:
       [N, O, *sizes], of x's type.
     """
-    channels, made, *spatial = w.shape
-    by_group = w.reshape(groups, channels // groups, made, *spatial).swapaxes(1, 2)
-    starts = [one.span - 1 - one.start for one in windows]
-    ends = [n + one.start - one.stride * (one.size - 1) - 1 for n, one in zip(sizes, windows, strict=True)]
+    channels, outputs, *spatial = w.shape
+    by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
+    starts = [dim.span - 1 - dim.start for dim in windows]
+    ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in zip(sizes, windows, strict=True)]
     return lax.conv_general_dilated(
         x,
-        by_group.reshape(groups * made, channels // groups, *spatial),
+        by_group.reshape(groups * outputs, channels // groups, *spatial),
         [1] * len(windows),
         list(zip(starts, ends, strict=True)),
-        lhs_dilation=[one.stride for one in windows],
-        rhs_dilation=[one.dilation for one in windows],
+        lhs_dilation=[dim.stride for dim in windows],
+        rhs_dilation=[dim.dilation for dim in windows],
         feature_group_count=groups,
         precision=precision,
     )

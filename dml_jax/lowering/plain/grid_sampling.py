@@ -55,9 +55,9 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
     # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.
     rows = jnp.moveaxis(input.astype(wide).reshape(*input.shape[:2], prod(sizes)), 1, 2)
     read = Read(Slices(3, (1,), (0,), (0,), (3,)), "promise_in_bounds")
-    found = jnp.where(inside[..., None], gather_slices(index[..., None], rows, read), np.zeros((), wide))
-    found = found[:, 0] if is_copy else (found * weight.astype(wide)[..., None]).sum(1)
-    return narrow_apart(jnp.moveaxis(found, 1, 2), input.dtype)
+    elements = jnp.where(inside[..., None], gather_slices(index[..., None], rows, read), np.zeros((), wide))
+    elements = elements[:, 0] if is_copy else (elements * weight.astype(wide)[..., None]).sum(1)
+    return narrow_apart(jnp.moveaxis(elements, 1, 2), input.dtype)
 
 
 def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, aligns: bool) -> Neighbors:

@@ -81,8 +81,8 @@ def _edge(array: jax.Array, axis: int, start: int, end: int) -> jax.Array:
     size = array.shape[axis]
 
     def copies(at: Any, count: int) -> jax.Array:
-        one = lax.slice_in_dim(array, at, at + 1, axis=axis)
-        return jnp.broadcast_to(one, (*array.shape[:axis], count, *array.shape[axis + 1 :]))
+        element = lax.slice_in_dim(array, at, at + 1, axis=axis)
+        return jnp.broadcast_to(element, (*array.shape[:axis], count, *array.shape[axis + 1 :]))
 
     return lax.concatenate([copies(0, start), array, copies(size - 1, end)], axis)
 

@@ -114,7 +114,7 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
       input: any dtype to copy; floats, or integers that float32 holds, to weigh.
       by_axis: by dimension.
     """
-    backs = {axis: one.transposed() for axis, one in by_axis.items()}
+    backs = {axis: matrix.transposed() for axis, matrix in by_axis.items()}
     few = {axis: back for axis, back in backs.items() if back is not None}
 
     def copy(where: Any, x: jax.Array) -> jax.Array:
@@ -128,8 +128,8 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
             return [_narrowed(_through(few, where[1], _widened(cotangent)), cotangent.dtype)]
         return _transposed(copy, where, cotangent, like)
 
-    is_copy = all(one.weights is None for one in by_axis.values())
-    where = [{axis: one.arrays() for axis, one in both.items()} for both in (by_axis, few)]
+    is_copy = all(matrix.weights is None for matrix in by_axis.values())
+    where = [{axis: matrix.arrays() for axis, matrix in both.items()} for both in (by_axis, few)]
     return linear(as_bits(copy, is_float) if is_copy else weigh, back)(where, jnp.asarray(input))
 
 
@@ -147,13 +147,13 @@ def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
 
 def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """What JAX makes of `move` when it transposes it, computed in float32 at least."""
-    (found,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
-    return [_narrowed(found, cotangent.dtype)]
+    (gradient,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
+    return [_narrowed(gradient, cotangent.dtype)]
 
 
 def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
     """The least elements first: what shrinks before what grows, and what only repeats at the end."""
-    repeats = {axis: one.repeats for axis, one in by_axis.items() if one.repeats}
+    repeats = {axis: matrix.repeats for axis, matrix in by_axis.items() if matrix.repeats}
     others = [axis for axis in by_axis if axis not in repeats]
     for axis in sorted(others, key=lambda axis: by_axis[axis].indices.shape[1] / max(1, by_axis[axis].size)):
         x = by_axis[axis](arrays[axis], x, axis)

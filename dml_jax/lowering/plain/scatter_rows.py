@@ -111,8 +111,8 @@ class Rows:
     def fold_updates(self, updates: jax.Array) -> jax.Array:
         """The updates as (number, width)."""
         window = self.slices.placed
-        kept = [d for d in range(updates.ndim) if d not in window]
-        return updates.transpose(*kept, *window).reshape(prod(updates.shape[d] for d in kept), self.width)
+        others = [d for d in range(updates.ndim) if d not in window]
+        return updates.transpose(*others, *window).reshape(prod(updates.shape[d] for d in others), self.width)
 
     def row_of_each(self, indices: jax.Array) -> jax.Array:
         """The number of the row that each update writes; `count` for one that is dropped."""

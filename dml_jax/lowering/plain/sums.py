@@ -38,10 +38,6 @@ def absolute(x: jax.Array) -> jax.Array:
 absolute.defjvps(lambda dot, _, x: jnp.sign(x) * dot)
 
 
-def _mean(sum_: jax.Array, count: Any) -> jax.Array:
-    return sum_ / jnp.asarray(count, sum_.dtype)
-
-
 def _root(sum_: jax.Array, _: Any) -> jax.Array:
     """A norm whose derivative is 0 where all elements are 0, like that of absolute values."""
     is_zero = sum_ == 0
@@ -63,7 +59,7 @@ class _Total(NamedTuple):
 
 
 _TOTALS: Mapping[str, _Total] = {
-    "average": _Total(finish=_mean),
+    "average": _Total(finish=lambda x, count: x / jnp.asarray(count, x.dtype)),
     "l1": _Total(of=absolute),
     "l2": _Total(of=jnp.square, finish=_root),
     "log_sum": _Total(finish=lambda x, _: jnp.log(x)),

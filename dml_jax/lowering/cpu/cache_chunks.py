@@ -31,7 +31,7 @@ SHORT = 16  # numbers along an axis: so few are compared as pairs as fast
 
 
 def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
-    """What `part` makes of the chunks of an array, put side by side.
+    """Results of `part` for each chunk of an array, side by side.
 
     Args:
       part: makes arrays whose size along a dimension is that of the chunk, or 1.
@@ -77,7 +77,7 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
 
 
 def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
-    """The first dimension whose slices of numbers of a type fit in a chunk: that which is cut.
+    """The dimension that is cut into chunks: the first one of which a slice, in that type, fits in a chunk.
 
     Of those before it each chunk has one element.
     """
@@ -108,7 +108,7 @@ def widened_slice(array: jax.Array, starts: Sequence[Any], sizes: Sequence[int],
 
 
 def _run(case: AxisCase) -> Move | None:
-    """Without `join` the numbers along the axes must be in one chunk."""
+    """An operation without `join` needs all numbers along its axes in one chunk."""
     operation, cut = case.operation, cut_dimension(case.input.shape, case.operation.wide)
     can = case.devices == 1 and (operation.join or all(axis > cut for axis in case.axes))
     return partial(_compute, operation, case.wide_bytes < FRESH) if can else None
@@ -121,7 +121,7 @@ def _compute(operation: AxisOperation, is_kept: bool, _: None, x: jax.Array) -> 
 
 
 def _pays(case: AxisCase) -> bool:
-    """Where chunks make few numbers of many, and XLA would write more than it keeps."""
+    """Chunks pay if the result is small, and if XLA would write a temporary as large as the operand."""
     kind, wide = case.operation.kind, case.operation.wide
     cut = cut_dimension(case.input.shape, wide)
     if any(axis < cut or (axis == cut and case.side_by_side > MOST_SIDE_BY_SIDE) for axis in case.axes):
@@ -142,7 +142,7 @@ def is_converted(case: AxisCase) -> bool:
 
 
 def _has_vectors(case: AxisCase) -> bool:
-    """XLA:CPU has none for the greatest integer along a last axis, unless it is a byte, and none for pairs."""
+    """Whether XLA:CPU finds maxima with vectors: not of wide integers along the last axis. For argmax it has none."""
     is_byte_or_float = case.input.dtype.itemsize == 1 or jnp.issubdtype(case.input.dtype, jnp.floating)
     is_long = any(case.input.shape[axis] > SHORT for axis in case.axes)
     return is_long and (is_byte_or_float or case.side_by_side > 1)

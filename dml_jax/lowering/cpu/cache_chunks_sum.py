@@ -48,7 +48,7 @@ def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: 
 
 
 def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    """To one wide table, whose row behind the last one none has."""
+    """Adds rows to one wide table; indices out of range go to an extra row behind its last one."""
     rows, wide = case.rows, case.wide
     numbers, folded, count = rows.row_of_each(indices), rows.fold_updates(updates), rows.count
     number, width = folded.shape
@@ -96,7 +96,7 @@ def _add(case: ScatterReduceCase) -> Move | None:
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Of fewer updates the zeros of the table take most of the time, in either way."""
+    """If updates are fewer than rows, to fill the table with zeros takes most of the time in either way."""
     is_widened = case.takes_rows and case.is_narrow
     return case.number >= case.rows.count and (case.takes_elements or is_widened)
 

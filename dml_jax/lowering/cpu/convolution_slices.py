@@ -41,7 +41,7 @@ def _pays(case: ConvolutionCase) -> bool:
 
 
 def _scale_slices(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:
-    """Each channel times one number per element of its filters, moved and added up."""
+    """Sums the slices of each channel, each slice multiplied by one element of its filters."""
     (count, outputs), groups, wide = (x.shape[0], w.shape[0]), case.call.groups, wide_type(x.dtype)
     counts = case.call.y.shape[2:]
     numbers = jnp.moveaxis(w.astype(wide).reshape(groups, outputs // groups, -1), 2, 0)

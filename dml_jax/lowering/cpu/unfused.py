@@ -24,7 +24,7 @@ __all__ = ["VARIANTS", "copy_in_a_loop"]
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
-    """The same elements, each chosen by a condition that XLA does not know, and so by a loop over all of them."""
+    """A copy by a loop over all elements: a condition that XLA does not know selects each of them."""
     return lax.select(hide_constant(True), array, jnp.zeros_like(array))
 
 
@@ -85,7 +85,7 @@ def _has_short_rows(case: MoveCase) -> bool:
 
 
 def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> jax.Array:
-    """The dimensions from the axis on as one, whose loop is long."""
+    """Merges the dimensions from the axis on, so that the loop over them is long."""
     *outer, size = array.shape[: part.axis + 1]
     run = prod(array.shape[part.axis + 1 :])
     flat = Part(1, part.start * run, part.size * run, part.is_whole)
@@ -104,7 +104,7 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _has_far_sides(case: PermuteCase) -> bool:
-    """Blocks need two long loops: those of a matrix, or of sides that lie apart."""
+    """XLA:CPU transposes by blocks only over two long loops: those of a matrix, or of sides that lie apart."""
     return not case.is_operand and (case.is_matrix or not case.has_neighbours)
 
 

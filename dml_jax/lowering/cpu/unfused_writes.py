@@ -69,7 +69,7 @@ def _update_copy(case: StridedWrite) -> Move | None:
 
 
 def _branch_into_copy(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax.Array:
-    """The write in a branch, which XLA does not fuse with the copy."""
+    """Writes in a branch, which XLA does not fuse with the copy."""
     buffer, updates = varying_alike(buffer, updates)
     taken, table = partial(write, layout, None), copy_in_a_loop(buffer)
     return lax.cond(hide_constant(True), taken, lambda buffer, _: buffer, table, updates)

@@ -31,7 +31,7 @@ PLANES = 16  # as many as one that is padded in another way
 
 
 class _Piece(NamedTuple):
-    """What rows of the result have from a column on: a window of the row, one of its elements, or the value."""
+    """A part of the rows of the result, from a column on: a window of the row, one of its elements, or the value."""
 
     column: int
     first: int  # where in the row column 0 comes from
@@ -62,7 +62,7 @@ def _fits_windows(shape: Sequence[int], border: Border) -> bool:
 
 
 def _pays(case: MoveCase) -> bool:
-    """Of copies XLA stores a temporary. Of one number it asks for each element, which takes long for each byte.
+    """For copies XLA stores a temporary. For one number it computes a condition per element, which is slow for bytes.
 
     Of 2 bytes windows are faster too, but take three times as long to trace and lower as a pad.
     """
@@ -88,7 +88,7 @@ def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Ar
 
 
 def _pieces(size: int, start: int, end: int, mode: str) -> list[_Piece]:
-    """Those of a row, from left to right."""
+    """The pieces of a row, from left to right."""
     if mode == "constant":
         pieces = [_Piece(0, 0, None), _Piece(start, -start, 1), _Piece(start + size, 0, None)]
     elif mode == "edge":
@@ -140,7 +140,7 @@ def _pad_rows(x: jax.Array, border: Border, pieces: Sequence[_Piece], *value: ja
 
 
 def _window(flat: jax.Array, row: jax.Array, shape: Sequence[int], piece: _Piece) -> jax.Array:
-    """What each row finds in its window."""
+    """The elements that each row reads for a piece."""
     rank, length = row.ndim, shape[-1]
     if piece.step == 0:  # an index for every column: XLA would compute what it broadcasts in a loop of its own
         at = lax.broadcast_in_dim(lax.add(row, np.int32(piece.first)), (*shape, 1), range(rank))

@@ -5,7 +5,6 @@ Reading elements 5, 2, 2 and 7 of [10, 11, ... 17], a thread reads the bytes 15,
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 from jax import lax
@@ -30,7 +29,7 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _read_lanes(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
-    """Every lane of the words of the result by a gather of its own."""
+    """Reads every lane of the words of the result by a gather of its own."""
     *outer, last, coordinates = indices.shape
     count, integers = lanes(input.dtype), as_integers(input)
     split = indices.reshape(*outer, last // count, count, coordinates)
@@ -55,11 +54,7 @@ def _move(case: MoveCase) -> Move | None:
     if count == 1 or not reads or not (has_rows or case.devices == 1):
         return None
     join = join_lanes if has_rows else join_all
-    return partial(_move_elements, case.move, partial(join, dtype=result.dtype))
-
-
-def _move_elements(move: Move, join: Any, where: Any, *data: jax.Array) -> jax.Array:
-    return join(move(where, *map(as_integers, data)))
+    return lambda where, *data: join(case.move(where, *map(as_integers, data)), result.dtype)
 
 
 def _is_torn(case: MoveCase) -> bool:

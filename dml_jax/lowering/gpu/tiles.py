@@ -81,7 +81,7 @@ def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) 
     are_stacks = all(n <= STACK or (n % STACK == 0 and (is_written or count <= 2)) for n in stacks)
     if count > 1 and are_stacks and case.sizes[long] % count == 0:
         return count
-    # Elements one by one go to far-apart places, which XLA:GPU does as well for matrices.
+    # Elements are written one by one to places far apart, as XLA:GPU does for matrices without tiles.
     has_ranges = (count == 1 and are_stacks) or (len(tail) == 1 and total < 2 * STACK)
     return int(has_ranges and not (is_written or case.is_matrix))
 
@@ -94,8 +94,8 @@ def _permute(case: PermuteCase) -> Move | None:
 def _pays(case: PermuteCase) -> bool:
     """Whether the plain permutation is slow, and a warp has the tiles of one row, or tiles of whole blocks.
 
-    It is slow if it moves bytes, if it reads memory again, or if it reads many sectors without tiles of XLA:GPU, or with
-    such as rows of whole bursts get, which are narrow.
+    It is slow for bytes, and if it reads memory again. It is slow if it reads many sectors, unless XLA:GPU has tiles for
+    it; but these are narrow where rows of the result are whole bursts.
     """
     tile = _tile(case)
     if tile is None or (max(case.sides) < WARP and len(tile.dims) == 2):
@@ -127,7 +127,7 @@ def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
         return lax.transpose(join_elements(elements, dtype) if count > 1 else elements[0], order)
 
     def assemble(at: Mapping[int, int], dims: Sequence[int]) -> jax.Array:
-        """With some of the tile's dimensions `at` their coordinates, and `dims` still to be put together."""
+        """Stacks the words along `dims`; the other dimensions of the tile are at the coordinates `at`."""
         if not dims:
             return jnp.stack([word(at, number) for number in range(len(coordinates) // count)], axis=-1)
         first, *inner = dims

@@ -27,7 +27,7 @@ def _unfold(case: WindowCase) -> Move | None:
 
 
 def _pays(case: WindowCase) -> bool:
-    """Each thread of the kernel asks which of the slices has its element."""
+    """Slices pay while they are few: each thread of the kernel looks for the slice that has its element."""
     is_short = prod(dim.window for dim in case.windows) <= FEW
     return is_short and not any(dim.are_tiles for dim in case.windows)
 

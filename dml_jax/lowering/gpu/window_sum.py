@@ -40,7 +40,7 @@ def _pays(case: PermuteCase) -> bool:
 
 
 def _permute_pairs(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
-    """Bytes that stay neighbours move in pairs."""
+    """Moves bytes that stay neighbours in pairs."""
     flat, integers = case.permutation.flat, lax.reshape(as_integers(array), (array.size,))
     pairs = flat.in_words(2) if case.itemsize == 1 else None
     if pairs:

@@ -91,7 +91,7 @@ def _view_words(words: Layout, _: None, buffer: jax.Array) -> jax.Array:
 
 
 def _needs_no_copy(case: ViewCase) -> bool:
-    """Or one that is small beside the view, whose elements repeat."""
+    """Whether the buffer is whole words, or is small beside a view that repeats its elements."""
     is_whole = case.buffer.shape[0] % (lanes(case.buffer.dtype) * case.devices) == 0
     return is_whole or case.layout.repeats
 

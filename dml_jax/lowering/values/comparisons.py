@@ -77,7 +77,7 @@ def _of_integers(dtype: Any) -> Order:
 
 
 def _through(wide: Any, dtype: Any) -> Order:
-    """Of a wider type that holds all numbers."""
+    """Compares as a wider type that holds all numbers."""
     order = by_integers(wide)
     least = order.image(jnp.asarray(least_number(dtype), wide))
     return order._replace(

@@ -94,8 +94,8 @@ def _permute(case: PermuteCase) -> Move | None:
 def _pays(case: PermuteCase) -> bool:
     """Whether the plain permutation is slow, and a warp has the tiles of one row, or tiles of whole blocks.
 
-    It is slow for bytes, and if it reads memory again. It is slow if it reads many sectors, unless XLA:GPU has tiles for
-    it; but these are narrow where rows of the result are whole bursts.
+    It is slow for bytes, and if it reads memory again. It is slow if it reads many sectors, unless XLA:GPU has tiles
+    for it; but these are narrow where rows of the result are whole bursts.
     """
     tile = _tile(case)
     if tile is None or (max(case.sides) < WARP and len(tile.dims) == 2):

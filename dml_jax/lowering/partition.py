@@ -58,7 +58,7 @@ def knowing(shards: Shards) -> Iterator[None]:
 
 
 def known_shards() -> Shards | None:
-    """What the innermost `knowing` says; None outside."""
+    """The value of the innermost `knowing`; None outside."""
     return _KNOWN.get()
 
 

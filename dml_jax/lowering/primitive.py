@@ -32,7 +32,7 @@ __all__ = [
     "varying_alike",
 ]
 
-# What moves is linear in `data`: `where`, integers and booleans or None, says where it goes.
+# A move is linear in `data`; `where`, of integers and booleans, or None, says where elements go.
 Move = Callable[..., jax.Array]
 # `where`, the cotangent of the result, and arrays like `data`, to the cotangents of `data`.
 Back = Callable[[Any, jax.Array, Sequence[jax.Array]], Sequence[jax.Array]]
@@ -41,7 +41,7 @@ WIDE = ("int64", "uint64", "float64", "complex128")
 
 
 class Target(NamedTuple):
-    """What a program is lowered for.
+    """The target of lowering.
 
     Args:
       platform: as jax.lax.platform_dependent names it.

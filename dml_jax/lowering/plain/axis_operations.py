@@ -105,5 +105,5 @@ def compute(operation: AxisOperation, x: jax.Array, back: Back | None = None) ->
 
 
 def reduced(x: Any, axes: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
-    """What remains of an array: one element along each of some axes."""
+    """The shape and type of a reduction with keepdims=True."""
     return jax.ShapeDtypeStruct(tuple(1 if d in axes else n for d, n in enumerate(x.shape)), dtype)

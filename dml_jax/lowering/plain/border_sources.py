@@ -7,7 +7,7 @@ from jax import lax
 
 __all__ = ["PERIODS", "Run", "cut_runs", "source_of"]
 
-# What repeats: runs of elements, first, end, and whether they are in reverse order, by the size of a dimension.
+# The period by the size of a dimension: runs of elements, as first, end, and whether they are in reverse order.
 Run = tuple[int, int, bool]
 PERIODS: Mapping[str, Callable[[int], list[Run]]] = {
     "reflection": lambda n: [(0, n, False), (1, n - 1, True)],

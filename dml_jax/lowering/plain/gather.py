@@ -65,13 +65,13 @@ class Read:
 
     @property
     def transpose(self) -> Write:
-        """What adds up again what was read."""
+        """The scatter-add that is the transpose of the read."""
         mode = "fill" if self.drops else self.mode
         return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic, self.shards)
 
 
 def read_of(write: Write) -> Read:
-    """What reads where `write` writes, and zeros where it drops."""
+    """The read of the elements that `write` writes; zeros where it drops updates."""
     return Read(write.slices, write.mode, write.indices_are_sorted, shards=write.shards)
 
 

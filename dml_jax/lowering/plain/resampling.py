@@ -87,7 +87,7 @@ class Interpolation:
         return np.ones(self.indices.shape, np.float32) if self.weights is None else self.weights
 
     def transposed(self) -> Interpolation | None:
-        """What adds up again what was taken; None where one was taken more than a few times, or none at all."""
+        """The transposed matrix; None where an element counts more than a few times, or none does."""
         weights = self._all_weights()
         row, output = np.nonzero(weights)
         input = self.indices[row, output]

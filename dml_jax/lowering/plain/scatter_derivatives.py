@@ -125,7 +125,7 @@ def _multiplied(shape: tuple[int, ...], write: Write) -> Reduced:
 def _products_of_others(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, multiplied: Reduced
 ) -> Sequence[jax.Array]:
-    """What each element of the table, and each update, is multiplied with; no division, so that zeros are exact."""
+    """The product of all other factors, of each element of the table and each update; zeros too, as nothing is divided."""
     *table, updates = data
     check_sortable("the derivative of mul", indices, shape, write)
     rows, wide = Rows(shape, write), wide_type(updates.dtype)
@@ -173,7 +173,7 @@ def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
         result, wide = extreme(*primals), wide_type(data[-1].dtype)
 
         def of_each(result: jax.Array) -> Sequence[jax.Array]:
-            """What all that are combined in an element have in common: of each element of the table and each update."""
+            """A value of each element of the result, for each element of the table and each update that it combines."""
             return [*[result] * (len(data) - 1), reading(read_of(write))(indices, result)]
 
         wins = [kind.encode(x) == best for x, best in zip(data, of_each(kind.encode(result)), strict=True)]

@@ -178,7 +178,7 @@ class _Segments:
     def _window(self, source: Any, order: jax.Array | None, first: jax.Array, most: jax.Array, block: int) -> Lanes:
         """Combines the rows [first, first + most) of `source`, or of those that `order` lists; at most `block`."""
         step = lax.broadcasted_iota(jnp.int32, (block, first.shape[0]), 0)
-        # What is not needed is read a second time, from a cache.
+        # In place of rows that are not needed, the first one is read again, from a cache.
         at = first[None] + jnp.where(step < most[None], step, 0)
         if order is not None:
             at = lax.optimization_barrier(order.at[at].get(mode="clip"))

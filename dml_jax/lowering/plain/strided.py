@@ -78,7 +78,7 @@ def view(buffer: Any, layout: Layout, deterministic: bool = False, *, is_operand
     for group in layout.merged_groups:
         if not group.is_run:
             index_dtype([group.rows])  # refuses offsets that are too wide now, not when a program is lowered
-    # What is read more than once is added up in a wide type, and rounded once.
+    # Cotangents of elements that are read more than once are added up in a wide type, and rounded once.
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     case_of = partial(ViewCase, layout, *shapes_of(buffer))
     is_opaque = adds_up or is_narrow(buffer.dtype)

@@ -39,7 +39,7 @@ class Shards:
 
     @property
     def inverse(self) -> "Shards":
-        """Those of what undoes an operator of one operand."""
+        """The shards of the inverse of an operator of one operand."""
         (name, spec), *_ = self.operands.items()
         return Shards({name: self.output}, spec)
 
@@ -107,7 +107,7 @@ def on_each_device(
 
     @bound.def_vmap
     def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
-        """The axes that are left may shard the new dimension."""
+        """The sharding under vmap: the axes that are left may shard the new dimension."""
         where = [0 if each else None for each in is_batched]
 
         def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

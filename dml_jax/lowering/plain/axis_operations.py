@@ -79,12 +79,12 @@ class AxisCase:
 
     @cached_property
     def wide_bytes(self) -> int:
-        """Of the numbers in the type in which they are computed, or of float32 if that is narrower."""
+        """Bytes of all numbers in the type in which they are computed, or in float32 if that is narrower."""
         return prod(self.input.shape) * max(4, jnp.dtype(self.operation.wide).itemsize)
 
     @cached_property
     def axes(self) -> Sequence[int]:
-        """Those along which there are several numbers."""
+        """The axes along which there are several numbers."""
         return [axis for axis in self.operation.axes if self.input.shape[axis] != 1]
 
     @cached_property
@@ -94,7 +94,7 @@ class AxisCase:
 
 
 def compute(operation: AxisOperation, x: jax.Array, back: Back | None = None) -> jax.Array:
-    """The operation of an array.
+    """Applies an operation to an array.
 
     Args:
       operation: which one.

@@ -28,7 +28,7 @@ def source_of(mode: str, i: jax.Array, start: int, n: int) -> jax.Array:
 
 
 def cut_runs(period: list[Run], first: int, end: int) -> list[Run]:
-    """The runs of [first, end) of what repeats for ever."""
+    """The runs between `first` and `end` of the period, repeated without end."""
     runs, at = [], 0
     while at < end:
         for low, high, is_reversed in period:

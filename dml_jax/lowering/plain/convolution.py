@@ -112,11 +112,11 @@ class ConvolutionCase:
 
     @property
     def column_bytes(self) -> int:
-        """Of what lies under the filter at all places."""
+        """Bytes of the elements under the filter at all places."""
         return self.call.x.shape[1] * self.kernel * self.places * self.call.x.dtype.itemsize
 
     def move(self, convolve: Convolve) -> Move:
-        """The function of (None, and the two other arrays) that computes what this case gives as `convolve` does."""
+        """The function of (None, and the two other arrays) that computes the array `gives` by `convolve`."""
         moves: dict[Part, Move] = {
             "input": lambda _, w, y: transposed(lambda x: convolve(x, w), self.call.x, y),
             "filter": lambda _, x, y: transposed(lambda w: convolve(x, w), self.call.w, y),
@@ -151,7 +151,7 @@ def convolve(
 
 
 def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
-    """One array of the three that two make, which are in the order of `PARTS`."""
+    """One of the arrays of a convolution from the other two, in the order of `PARTS`."""
     others: Sequence[Part] = [part for part in PARTS if part != gives]
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:

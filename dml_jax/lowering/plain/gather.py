@@ -59,7 +59,7 @@ class Read:
         )
 
     def of_rows(self, input: jax.Array, dims: int) -> tuple[jax.Array, "Read"]:
-        """The table with its last `dims` dimensions as one, and what reads the same slices of it."""
+        """The table with its last `dims` dimensions merged, and the read of the same slices of it."""
         outer, row = input.shape[: input.ndim - dims], prod(input.shape[input.ndim - dims :])
         return input.reshape(*outer, row), replace(self, slices=self.slices.merged(dims))
 
@@ -130,7 +130,7 @@ class GatherCase:
 
     @cached_property
     def slab_bytes(self) -> int:
-        """From the first to the last element that one index may reach."""
+        """Bytes from the first to the last element that one index may reach."""
         return prod(self.input.shape[self.axis :]) * self.itemsize
 
     @property
@@ -140,7 +140,7 @@ class GatherCase:
 
     @property
     def plain(self) -> Move:
-        """Several devices add up what each has read: integers keep their bits."""
+        """The gather; as integers, which keep their bits where devices add up what each has read."""
         return as_bits(self.read, is_float8 if self.devices == 1 else is_float)
 
 

@@ -80,7 +80,7 @@ def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, align
 
 
 def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
-    """By the place of each neighbour after the first one, of positions at w behind that."""
+    """Weights of neighbours by their place after the first one, for positions at distance w behind that."""
     if mode == "bilinear":
         return {0: 1 - w, 1: w}
     a = COEFFICIENT
@@ -88,7 +88,7 @@ def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
 
 
 def _reflected(places: jax.Array) -> jax.Array:
-    """Thrown back at -1 and 1 as often as needed, exact for any number: 5.5 becomes 1.5, and 0.5."""
+    """Reflects positions at -1 and 1 as often as needed, exactly for any number: 5.5 becomes 1.5, and 0.5."""
     rest = lax.rem(places, np.asarray(4, places.dtype))
     length, sign = jnp.abs(rest), jnp.sign(rest)
     return jnp.where(length <= 1, rest, jnp.where(length <= 3, 2 * sign - rest, rest - 4 * sign))

@@ -58,7 +58,7 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
 
 
 def _squares(x: jax.Array, axes: Axes) -> jax.Array:
-    """A sum that is a NaN only if one is among the numbers, whatever the device does about infinities."""
+    """A sum that is NaN only if a number is NaN, whatever a device does about infinities."""
     return jnp.sum(x * x, axes, keepdims=True)
 
 
@@ -85,7 +85,7 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
 
 
 def flat_place_of_extreme(x: jax.Array, axes: Sequence[int], end: End, *, is_last: bool = False) -> jax.Array:
-    """The same along several axes, as the number that `flat_number` gives; of equals the first one or the last one."""
+    """`place_of_extreme` along several axes, as the number of `flat_number`; the first or the last of equal numbers."""
     axes, rows = sorted(axis % x.ndim for axis in axes), x
     if len(axes) > 1:
         others = [d for d in range(x.ndim) if d not in axes]
@@ -106,7 +106,7 @@ def flat_number(sizes: Sequence[int], axes: Sequence[int]) -> jax.Array:
 
 
 def _comparable(dtype: Any) -> Any:
-    """The type itself, but of bools and of what few devices have."""
+    """The type in which numbers are compared: their own, but for bools and types that few devices have."""
     if dtype == jnp.bool_:
         return np.dtype(np.int8)
     return dtype if dtype.itemsize > 1 else computed_type(dtype)
@@ -129,7 +129,7 @@ def _number(x: jax.Array, axis: int, start: Any, end: End) -> tuple[jax.Array, j
 
 
 def _compete(values: jax.Array, places: jax.Array, axis: int, end: End) -> jax.Array:
-    """Where the winners lie, in one pass over pairs of a value and its place."""
+    """Places of minima or maxima, in one pass over pairs of a value and its place."""
     beats, dtype = _BEATS[end], values.dtype
     is_float = jnp.issubdtype(dtype, jnp.floating)
     limits = (-np.inf, np.inf) if is_float else (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max)

@@ -106,7 +106,7 @@ class TableCopy:
 
     @property
     def plain(self) -> Move:
-        """In two pieces: XLA replaces an update of a whole array by its value, and then copies that to a buffer."""
+        """Copies in two pieces: XLA would replace an update of a whole array by its value, and copy that once more."""
         return _copy_into
 
 

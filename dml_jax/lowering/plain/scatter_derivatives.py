@@ -59,7 +59,7 @@ def reduce_slices(
 def _combined(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: str
 ) -> jax.Array:
-    """Of the table, unless it holds the identity, and the updates; of bools as NumPy has them."""
+    """Combines the table, unless it holds the identity, and the updates; bools as NumPy does."""
     dtype = data[-1].dtype
     if dtype == jnp.bool_:
         extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)  # add and max are "or", mul and min "and"
@@ -93,7 +93,7 @@ def _count_updates(indices: jax.Array, shape: tuple[int, ...], updates: jax.Arra
 
 
 def _but(spec: PartitionSpec, dims: Sequence[int]) -> PartitionSpec:
-    """A sharding of an array that has size 1 along some dimensions."""
+    """The sharding of an array that has size 1 along some dimensions."""
     return PartitionSpec(*(None if d in dims else axes for d, axes in enumerate(spec)))
 
 
@@ -125,7 +125,7 @@ def _multiplied(shape: tuple[int, ...], write: Write) -> Reduced:
 def _products_of_others(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, multiplied: Reduced
 ) -> Sequence[jax.Array]:
-    """The product of all other factors, of each element of the table and each update; zeros too, as nothing is divided."""
+    """The product of all other factors, for each element of the table and each update; without division, for zeros."""
     *table, updates = data
     check_sortable("the derivative of mul", indices, shape, write)
     rows, wide = Rows(shape, write), wide_type(updates.dtype)
@@ -161,7 +161,7 @@ def _unfold_updates(folded: jax.Array, updates: jax.Array, rows: Rows) -> jax.Ar
 
 
 def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
-    """The derivative is shared by all that are as extreme as the result."""
+    """Minima or maxima; all numbers that equal the result share its derivative."""
 
     @jax.custom_jvp
     def extreme(indices: jax.Array, *data: jax.Array) -> jax.Array:

@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def slices(self) -> Slices:
-        """Those of the write."""
+        """The dimension numbers of the write."""
         return self.write.slices
 
     @property
@@ -125,7 +125,7 @@ class Rows:
         return jnp.zeros_like(numbers).at[at].set(numbers, mode="promise_in_bounds", unique_indices=True)
 
     def element_of_each(self, indices: jax.Array) -> jax.Array:
-        """The same for rows of one element, in the order in which the table stores them."""
+        """As `source_of_each`, for rows of one element, in the order in which the table stores them."""
         strides = _strides(self.shape)
         return self._numbers(indices, [strides[d] for d in self.row_dims])
 
@@ -144,7 +144,7 @@ class Rows:
 
 
 def check_sortable(what: str, indices: Any, shape: tuple[Any, ...], write: Write) -> None:
-    """Refuses what cannot be sorted by the number of its row.
+    """Refuses updates that cannot be sorted by row: rows without a number of 31 bits.
 
     Raises:
       ConstraintError: a size is symbolic, or there are 2**31 elements or updates.

@@ -53,7 +53,7 @@ def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _below_maximum(x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """Numbers less their maximum, which is 0 at most.
+    """Numbers minus their maximum, at most 0.
 
     Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
     its exponential infinite.

@@ -43,7 +43,7 @@ class ViewCase:
 
     @property
     def plain(self) -> Move:
-        """Several devices add up what each has gathered: integers keep their bits."""
+        """The read; as integers, which keep their bits where devices add up what each has gathered."""
         # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
         is_bfloat16 = self.buffer.dtype == jnp.bfloat16
 
@@ -106,7 +106,7 @@ def _addressed(buffer: Any, layout: Layout) -> jax.Array:
 
 
 def _permutation(layout: Layout) -> Permutation:
-    """Dimensions of size 1 merge no part, the others one."""
+    """The permutation of a dense view; dimensions of size 1 merge no part, the others one."""
     order = tuple(layout.dims.index(d) for d in sorted(layout.dims))
     target = tuple(int(d in layout.dims) for d in range(len(layout.sizes)))
     return Permutation((layout.stored_sizes,), order, target)

@@ -39,7 +39,7 @@ absolute.defjvps(lambda dot, _, x: jnp.sign(x) * dot)
 
 
 def _root(sum_: jax.Array, _: Any) -> jax.Array:
-    """A norm whose derivative is 0 where all elements are 0, like that of absolute values."""
+    """The square root of a sum of squares; its derivative is 0 where all elements are 0."""
     is_zero = sum_ == 0
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, sum_)))
 
@@ -76,7 +76,7 @@ _KINDS: Mapping[Any, tuple[Kind, Any]] = {
 
 
 def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
-    """A number of the type of `x` for all along `axes`: narrow floats are combined in float32, and rounded once.
+    """A reduction along `axes` in the type of `x`: narrow floats are combined in float32, and rounded once.
 
     Args:
       x: numbers.

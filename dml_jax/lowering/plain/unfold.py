@@ -86,12 +86,12 @@ def _fold(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _are_addable(windows: Sequence[Windows]) -> bool:
-    """Whether sums of slices make them; tiles are no sums."""
+    """Whether sums of slices make the result; side by side, windows are not added up."""
     return are_sliceable(windows) and have_few_phases(windows) and not any(dim.are_tiles for dim in windows)
 
 
 def _element(array: jax.Array, lead: int, numbers: tuple[int, ...]) -> jax.Array:
-    """Without the first dimensions from `lead` on: what is at these numbers there."""
+    """The elements at these numbers along the dimensions from `lead` on."""
     for number in numbers:
         array = lax.index_in_dim(array, number, lead, keepdims=False)
     return array.astype(wide_type(array.dtype))
@@ -167,7 +167,7 @@ def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) ->
 
 
 def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
-    """Each element reads those that are added up to it: at most one of each run of `steps` numbers."""
+    """Each element gathers the elements that are added up to it: at most one of each run of `steps` numbers."""
     at, elements = windows.positions(), windows.window * windows.count
     inside = (at >= 0) & (at < windows.size)
     numbers, _ = np.nonzero(inside)

@@ -39,7 +39,7 @@ def greatest_in_windows(array: jax.Array, windows: Sequence[Windows]) -> tuple[j
 
 
 def find(array: jax.Array, windows: Sequence[Windows], order: Order) -> tuple[jax.Array, jax.Array]:
-    """Where windows have many elements, along the last dimension first: the first of equals has the least number."""
+    """Maxima and their numbers; large windows along the last dimension first, so that the first of equals wins."""
     axes = range(array.ndim - len(windows), array.ndim)
     image, number, first, inner = order.image(array), None, np.zeros((), np.int64), 1
     # As wide as images where that is enough: vectors have as many of both then.
@@ -91,7 +91,7 @@ def _find_along(
 
 
 def _bytes_of(count: int) -> int:
-    """Of integers for so many numbers."""
+    """Bytes of an integer that counts to this number."""
     return next(n for n in (1, 2, 4) if count < 2 ** (8 * n - 1))
 
 
@@ -101,7 +101,7 @@ def _along(axis: int, rank: int, numbers: np.ndarray) -> np.ndarray:
 
 
 def pick_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """Of each window over the last dimensions the element with a number, 0 if there is none; linear in the array."""
+    """The element of each window with a given number, 0 if there is none; linear in the array."""
     axes = range(array.ndim - len(windows), array.ndim)
 
     def pick(number: jax.Array, array: jax.Array) -> jax.Array:

@@ -46,7 +46,7 @@ def are_sliceable(windows: Sequence[Windows]) -> bool:
 
 
 def have_few_phases(windows: Sequence[Windows]) -> bool:
-    """Whether windows are not so far apart that what is between them is most of what `_add_placed` makes."""
+    """Whether windows are so close that the gaps between them are not most of the result of `_add_placed`."""
     return prod(dim.stride for dim in windows) <= MOST_PHASES
 
 
@@ -107,7 +107,7 @@ def spread_slices(
     axes: Sequence[int],
     windows: Sequence[Windows],
 ) -> jax.Array:
-    """The same where slices are computed from the same arrays, which are padded once.
+    """As `add_slices`, of slices that are computed from the same arrays, which are padded once.
 
     Args:
       slice_of: takes the numbers of an element and arrays of all windows, elementwise; makes 0 of `fills`.

@@ -191,7 +191,7 @@ def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.A
 
 
 def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
-    """Multiplies by weights; elements of weight 0 give 0.0 in the first row, and -0.0, which changes no sum, in others."""
+    """Multiplies by weights; elements of weight 0 give 0.0 in the first row, else -0.0, which changes no sum."""
     shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
     return jnp.where(shown == 0, nothing, x * shown)

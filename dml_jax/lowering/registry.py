@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from .cpu import (
     cache_chunks,
     cache_chunks_sum,
+    concatenated_halves,
     convolution_slices,
     flag_words,
     gather_side_sum,
-    halves,
     im2col,
     long_loops,
     matrix_products,
@@ -17,7 +17,7 @@ from .cpu import (
     unfused_writes,
     windowed_pad,
 )
-from .cpu import inverse as cpu_inverse
+from .cpu import inverse_permutation as cpu_inverse_permutation
 from .cpu import sorted_segments as cpu_sorted_segments
 from .gpu import (
     assembled_words,
@@ -26,7 +26,7 @@ from .gpu import (
     fan_out,
     gathered_pad,
     int32_atomics,
-    inverse,
+    inverse_permutation,
     isolated_transpose,
     sorted_segments,
     tiles,
@@ -48,17 +48,17 @@ VARIANTS: Sequence[Variant] = (
     *tiles.VARIANTS,
     *window_sum.VARIANTS,
     *isolated_transpose.VARIANTS,
-    *inverse.VARIANTS,
+    *inverse_permutation.VARIANTS,
     *sorted_segments.VARIANTS,
     *int32_atomics.VARIANTS,
     *block_maxima.VARIANTS,
     *unfold_slices.VARIANTS,
-    *halves.VARIANTS,
+    *concatenated_halves.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
     *windowed_pad.VARIANTS,
-    *cpu_inverse.VARIANTS,
+    *cpu_inverse_permutation.VARIANTS,
     *cpu_sorted_segments.VARIANTS,
     *gather_side_sum.VARIANTS,
     *cache_chunks_sum.VARIANTS,

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
-from .cubic import far, near
+from .cubic_weights import far, near
 from .gather import Read, gather_slices
 from .gather_slices import Slices
 

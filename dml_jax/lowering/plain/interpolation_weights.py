@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from .cubic import far, near
+from .cubic_weights import far, near
 from .resampling import Interpolation
 
 __all__ = ["Kernel", "ResampleMode", "linear_interpolation"]

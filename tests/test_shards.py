@@ -31,7 +31,8 @@ def gradient(function):
 
 
 to_space = partial(dml_jax.depth_to_space, block_size=2, order="CRD")
-to_depth = partial(dml_jax.space_to_depth, block_size=2)
+to_depth = partial(dml_jax.space_to_depth, block_size=5)
+in_rows = partial(dml_jax.space_to_depth, block_size=3, data_format="NHWC")
 elements = partial(dml_jax.gather_elements, axis=1)
 rows = partial(dml_jax.gather, axis=1)
 tuples = partial(dml_jax.gather_nd, batch_dims=1)
@@ -43,8 +44,8 @@ WINDOW = {"input_window_offsets": (0, 0, 0, 4), "input_window_strides": (1,) * 4
 # eight devices share would rule out. What has no batch along dimension 0 is the same on every device.
 CASES = {
     "depth_to_space": (to_space, [((8, 64, 64, 36), np.uint8)], "tiles"),
-    "space_to_depth": (to_depth, [((8, 8, 128, 72), jnp.bfloat16)], "tiles"),
-    "the gradient of space_to_depth": (gradient(to_depth), [((8, 8, 128, 72), jnp.bfloat16)], "tiles"),
+    "space_to_depth": (to_depth, [((8, 8, 160, 160), jnp.bfloat16)], "tiles"),
+    "the gradient of space_to_depth": (gradient(in_rows), [((8, 192, 192, 4), jnp.bfloat16)], "isolated_transpose"),
     "gather": (rows, [((8, 1024, 36), np.uint8), ((4096,), INDEX)], "words"),
     "gather_elements": (elements, [((8, 4096, 4096), np.float32), ((8, 4096, 4096), INDEX)], "axis_last"),
     "gather_nd": (tuples, [((8, 1024, 36), np.uint8), ((8, 4096, 1), INDEX)], "words"),
@@ -146,8 +147,8 @@ def test_views_of_a_batch_have_them_inside_of_a_shard_map_and_not_outside():
 # Of the bits, sizes that compile and run quickly; forms are forced, as CPUs have few of their own.
 SMALL = {
     "depth_to_space": [((8, 8, 4, 36), np.uint8)],
-    "space_to_depth": [((8, 2, 8, 72), jnp.bfloat16)],
-    "the gradient of space_to_depth": [((8, 2, 8, 72), jnp.bfloat16)],
+    "space_to_depth": [((8, 2, 10, 80), jnp.bfloat16)],
+    "the gradient of space_to_depth": [((8, 6, 6, 4), jnp.bfloat16)],
     "gather": [((8, 16, 36), np.uint8), ((24,), INDEX)],
     "gather_elements": [((8, 16, 12), np.float32), ((8, 24, 12), INDEX)],
     "gather_nd": [((8, 16, 36), np.uint8), ((8, 24, 1), INDEX)],

@@ -1,4 +1,4 @@
-"""The form that `use_form` forces, also where JAX lowers and transposes what was traced inside."""
+"""The form that `use_form` forces, kept until JAX has lowered and transposed what was traced inside."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What the devices of a mesh compute each on its own, where the sharding is known while tracing."""
+"""Sharded operators: each device of a mesh computes its part alone, where the sharding is known while tracing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Shards:
 
     @property
     def inverse(self) -> "Shards":
-        """Those of what undoes an operator of one operand."""
+        """The shards of the inverse of an operator of one operand."""
         (name, spec), *_ = self.operands.items()
         return Shards({name: self.output}, spec)
 
@@ -58,7 +58,7 @@ def knowing(shards: Shards) -> Iterator[None]:
 
 
 def known_shards() -> Shards | None:
-    """What the innermost `knowing` says; None outside."""
+    """The value of the innermost `knowing`; None outside."""
     return _KNOWN.get()
 
 
@@ -107,7 +107,7 @@ def on_each_device(
 
     @bound.def_vmap
     def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
-        """The axes that are left may shard the new dimension."""
+        """The sharding under vmap: the axes that are left may shard the new dimension."""
         where = [0 if each else None for each in is_batched]
 
         def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

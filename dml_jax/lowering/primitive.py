@@ -1,4 +1,4 @@
-"""The one primitive of this library: a function whose program is chosen when it is lowered, with its own derivative.
+"""The JAX primitive of this library: a program that is chosen for a platform when it is lowered, and its transpose.
 
 Only then JAX knows the platform and the number of devices. So one program is traced, and none of other platforms.
 """
@@ -32,7 +32,7 @@ __all__ = [
     "varying_alike",
 ]
 
-# What moves is linear in `data`: `where`, integers and booleans or None, says where it goes.
+# A move is linear in `data`; `where`, of integers and booleans, or None, says where elements go.
 Move = Callable[..., jax.Array]
 # `where`, the cotangent of the result, and arrays like `data`, to the cotangents of `data`.
 Back = Callable[[Any, jax.Array, Sequence[jax.Array]], Sequence[jax.Array]]
@@ -41,7 +41,7 @@ WIDE = ("int64", "uint64", "float64", "complex128")
 
 
 class Target(NamedTuple):
-    """What a program is lowered for.
+    """The target of lowering.
 
     Args:
       platform: as jax.lax.platform_dependent names it.
@@ -207,12 +207,12 @@ def _transpose(cotangent: Any, *arrays: Any, call: _Call, aval: ShapedArray) -> 
     if call.is_multilinear:
         assert call.back
         like = [ad.zeros_like_aval(x.aval) if ad.is_undefined_primal(x) else x for x in data]
-        found = call.back(indices, cotangent, like)
-        return [*nothing, *(one if at in undefined else None for at, one in enumerate(found))]
+        cotangents = call.back(indices, cotangent, like)
+        return [*nothing, *(x if at in undefined else None for at, x in enumerate(cotangents))]
     avals = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in data]
     operands = varying_alike(*indices, cotangent)
-    found = {at: _bind(_transposed(call, avals, at), operands) for at in undefined}
-    return [*nothing, *map(found.get, range(len(data)))]
+    cotangents = {at: _bind(_transposed(call, avals, at), operands) for at in undefined}
+    return [*nothing, *map(cotangents.get, range(len(data)))]
 
 
 def _transposed(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
@@ -257,7 +257,7 @@ def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, ava
         of_data = where[call.count :]
         of_one = lambda indices, cotangent, like: tuple(call.back(indices, cotangent, like))  # noqa: E731 # type: ignore
         each = jax.vmap(of_one, (where[: call.count], 0, of_data), axis_size=size)(list(indices), cotangent, list(like))
-        return [one if axis == 0 else one.sum(0) for one, axis in zip(each, of_data, strict=True)]
+        return [x if axis == 0 else x.sum(0) for x, axis in zip(each, of_data, strict=True)]
 
     of = call.result
     result = None if of is None else jax.ShapeDtypeStruct((size, *of.shape), of.dtype)
@@ -276,7 +276,7 @@ def _lower(context: mlir.LoweringRuleContext, *operands: Any, call: _Call, aval:
     platforms = context.platforms or context.module_context.platforms
     lower = mlir.lower_fun(partial(_on_platforms, call, platforms, devices), multiple_results=False)
     # A compiled operator computes with 64 bits, and is lowered when they are off again: a cast back would be cut.
-    is_wide = any(str(getattr(one, "dtype", "")) in WIDE for one in (aval, *context.avals_in))
+    is_wide = any(str(getattr(x, "dtype", "")) in WIDE for x in (aval, *context.avals_in))
     with jax.enable_x64(True) if is_wide else nullcontext():
         return lower(context, *operands)
 

@@ -1,13 +1,14 @@
-"""Every variant of every operation: the only file that names gpu/ and cpu/."""
+"""The list of all variants, in the order in which they are asked: the only file that names gpu/ and cpu/."""
 
 from collections.abc import Sequence
 
 from .cpu import (
     cache_chunks,
     cache_chunks_sum,
+    concatenated_halves,
+    convolution_slices,
     flag_words,
     gather_side_sum,
-    halves,
     im2col,
     long_loops,
     matrix_products,
@@ -16,21 +17,20 @@ from .cpu import (
     unfused_writes,
     windowed_pad,
 )
-from .cpu import inverse as cpu_inverse
-from .cpu import slices as cpu_slices
+from .cpu import inverse_permutation as cpu_inverse_permutation
 from .cpu import sorted_segments as cpu_sorted_segments
 from .gpu import (
     assembled_words,
     axis_last,
     block_maxima,
     fan_out,
-    gathered,
+    gathered_pad,
     int32_atomics,
-    inverse,
+    inverse_permutation,
     isolated_transpose,
-    slices,
     sorted_segments,
     tiles,
+    unfold_slices,
     window_sum,
     words,
 )
@@ -41,24 +41,24 @@ __all__ = ["VARIANTS"]
 # In the order in which they are asked: the first one that pays runs.
 VARIANTS: Sequence[Variant] = (
     *fan_out.VARIANTS,
-    *gathered.VARIANTS,
+    *gathered_pad.VARIANTS,
     *words.VARIANTS,
     *assembled_words.VARIANTS,
     *axis_last.VARIANTS,
     *tiles.VARIANTS,
     *window_sum.VARIANTS,
     *isolated_transpose.VARIANTS,
-    *inverse.VARIANTS,
+    *inverse_permutation.VARIANTS,
     *sorted_segments.VARIANTS,
     *int32_atomics.VARIANTS,
     *block_maxima.VARIANTS,
-    *slices.VARIANTS,
-    *halves.VARIANTS,
+    *unfold_slices.VARIANTS,
+    *concatenated_halves.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
     *windowed_pad.VARIANTS,
-    *cpu_inverse.VARIANTS,
+    *cpu_inverse_permutation.VARIANTS,
     *cpu_sorted_segments.VARIANTS,
     *gather_side_sum.VARIANTS,
     *cache_chunks_sum.VARIANTS,
@@ -67,5 +67,5 @@ VARIANTS: Sequence[Variant] = (
     *im2col.VARIANTS,
     *cache_chunks.VARIANTS,
     *flag_words.VARIANTS,
-    *cpu_slices.VARIANTS,
+    *convolution_slices.VARIANTS,
 )

@@ -1,4 +1,4 @@
-"""The one way to choose how an operation runs: the first variant of its platform that pays, or its plain meaning.
+"""Choice of how an operation runs: the first variant of its platform that pays, or its plain meaning.
 
 An operation is a function of arrays with a plain meaning in jax.numpy and lax. A variant computes the same, bit for bit
 if it moves data, by a mechanism that is faster on one platform. `registry.py` lists them all.
@@ -34,7 +34,7 @@ SMALL = 2**17  # bytes read and written: a kernel that moves fewer takes no long
 
 
 class Case(Protocol):
-    """What is known of one call while it is traced: shapes and types, attributes, the number of devices."""
+    """Facts of one call that are known while it is traced: shapes and types, attributes, the number of devices."""
 
     @property
     def bytes(self) -> int:
@@ -72,7 +72,7 @@ class Variant:
 
 
 class Choice(NamedTuple):
-    """What was chosen while a program was lowered: the name of a variant, or "plain"."""
+    """A choice that was made while a program was lowered: the name of a variant, or "plain"."""
 
     operation: str
     platform: str
@@ -110,7 +110,7 @@ def choose(
         note(Choice(operation, target.platform, name, case))
         return run
 
-    # What runs plainly on one device does so on several, where its meaning may keep other bits.
+    # An operation that runs plainly on one device does so on several, where its meaning may keep other bits.
     if all(_first(operation, platform, case, forced)[0] == "plain" for platform in _platforms(operation)):
         on_devices = lambda target: case_of(target.devices).plain  # noqa: E731
         return run_by(on_devices) if back and is_opaque else case.plain

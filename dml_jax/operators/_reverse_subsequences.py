@@ -22,7 +22,7 @@ from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, reading
-from ..lowering.plain.slices import Slices
+from ..lowering.plain.gather_slices import Slices
 from ..lowering.primitive import linear
 from ..lowering.values.bits import index_dtype
 

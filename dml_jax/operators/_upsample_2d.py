@@ -18,9 +18,9 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.small_structs import Size2D
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.neighbors import linear_interpolation
-from ..lowering.plain.positions import source_coordinates
+from ..lowering.plain.interpolation_weights import linear_interpolation
 from ..lowering.plain.resampling import interpolate, repeat
+from ..lowering.plain.resampling_coordinates import source_coordinates
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
 

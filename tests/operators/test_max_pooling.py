@@ -39,7 +39,7 @@ from dml_jax import (
 )
 from dml_jax.lowering.plain import window_maxima
 from dml_jax.lowering.plain.windows import Windows
-from dml_jax.lowering.values.orders import by_value
+from dml_jax.lowering.values.comparisons import by_value
 
 pytestmark = pytest.mark.device
 

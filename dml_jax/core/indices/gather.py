@@ -10,8 +10,8 @@ from jax import lax
 
 from ...lowering.partition import TableShards, known_shards
 from ...lowering.plain.gather import Read, gather_slices
+from ...lowering.plain.gather_slices import Slices
 from ...lowering.plain.moves import back_with_number
-from ...lowering.plain.slices import Slices
 from ...lowering.values.bits import carry_bits, hide_constant, is_narrow
 from ..rules import one_of
 from .index_rule import check_order, resolve, sizes_row

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...lowering.plain.rows import Write, check_sortable
+from ...lowering.plain.scatter_rows import Write, check_sortable
 from ...lowering.values.bits import index_dtype
 from ..rules import Operands, Rule, custom
 

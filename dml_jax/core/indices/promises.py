@@ -9,7 +9,7 @@ from jax import lax
 from jax.experimental.checkify import debug_check
 
 from ...lowering.plain.gather import read_of
-from ...lowering.plain.rows import Rows, Write
+from ...lowering.plain.scatter_rows import Rows, Write
 from ...lowering.values.checkify_only import show_to_checkify
 
 __all__ = ["Promises", "show_indices"]

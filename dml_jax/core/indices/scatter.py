@@ -10,10 +10,10 @@ from jax import lax
 
 from ...errors import DataTypeError
 from ...lowering.partition import TableShards, known_shards
-from ...lowering.plain.rows import Write
+from ...lowering.plain.gather_slices import Slices
 from ...lowering.plain.scatter import scatter_slices
 from ...lowering.plain.scatter_derivatives import reduce_slices
-from ...lowering.plain.slices import Slices
+from ...lowering.plain.scatter_rows import Write
 from ...lowering.values.bits import index_dtype, is_key
 from ..arguments.kinds import attribute
 from ..arguments.static_values import as_name

@@ -1,4 +1,4 @@
-"""Large arrays chunk by chunk on CPUs, so that what is computed on the way to a small result stays in the cache.
+"""Reductions of large arrays on CPUs, chunk by chunk, so that intermediate results stay in the cache.
 
 XLA:CPU reduces numbers with vectors only if they lie in memory. So it writes all of them to fresh memory first where
 they are widened, multiplied or numbered, and that costs more than to reduce them. The maximum of 16 million float16 so
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.along import Along, AlongCase, Part
+from ..plain.axis_operations import AxisCase, AxisOperation, Part
 from ..primitive import Move, varying_alike
 from ..select import Variant
 from ..values.bits import is_float8
@@ -31,7 +31,7 @@ SHORT = 16  # numbers along an axis: so few are compared as pairs as fast
 
 
 def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
-    """What `part` makes of the chunks of an array, put side by side.
+    """Results of `part` for each chunk of an array, side by side.
 
     Args:
       part: makes arrays whose size along a dimension is that of the chunk, or 1.
@@ -77,7 +77,7 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
 
 
 def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
-    """The first dimension whose slices of numbers of a type fit in a chunk: that which is cut.
+    """The dimension that is cut into chunks: the first one of which a slice, in that type, fits in a chunk.
 
     Of those before it each chunk has one element.
     """
@@ -107,44 +107,45 @@ def widened_slice(array: jax.Array, starts: Sequence[Any], sizes: Sequence[int],
     return lax.bitcast_convert_type(image.astype(jnp.uint32) << 16, jnp.float32).astype(wide)
 
 
-def _run(case: AlongCase) -> Move | None:
-    """Without `join` the numbers along the axes must be in one chunk."""
-    along, cut = case.along, cut_dimension(case.input.shape, case.along.wide)
-    can = case.devices == 1 and (along.join or all(axis > cut for axis in case.axes))
-    return partial(_compute, along, case.wide_bytes < FRESH) if can else None
+def _run(case: AxisCase) -> Move | None:
+    """An operation without `join` needs all numbers along its axes in one chunk."""
+    operation, cut = case.operation, cut_dimension(case.input.shape, case.operation.wide)
+    can = case.devices == 1 and (operation.join or all(axis > cut for axis in case.axes))
+    return partial(_compute, operation, case.wide_bytes < FRESH) if can else None
 
 
-def _compute(along: Along, is_kept: bool, _: None, x: jax.Array) -> jax.Array:
-    whole = [0] * x.ndim
-    parts = along.part(x.astype(along.wide), whole) if is_kept else map_chunks(along.part, x, along.wide)
-    return along.join(parts) if along.join else parts
+def _compute(operation: AxisOperation, is_kept: bool, _: None, x: jax.Array) -> jax.Array:
+    starts, part, wide = [0] * x.ndim, operation.part, operation.wide
+    parts = part(x.astype(wide), starts) if is_kept else map_chunks(part, x, wide)
+    return operation.join(parts) if operation.join else parts
 
 
-def _pays(case: AlongCase) -> bool:
-    """Where chunks make few numbers of many, and XLA would write more than it keeps."""
-    along, cut = case.along, cut_dimension(case.input.shape, case.along.wide)
+def _pays(case: AxisCase) -> bool:
+    """Chunks pay if the result is small, and if XLA would write a temporary as large as the operand."""
+    kind, wide = case.operation.kind, case.operation.wide
+    cut = cut_dimension(case.input.shape, wide)
     if any(axis < cut or (axis == cut and case.side_by_side > MOST_SIDE_BY_SIDE) for axis in case.axes):
         return False
-    if along.kind == "place":
+    if kind == "place":
         return _has_vectors(case)
-    is_written = is_converted(case) or (along.kind in ("product", "exponential") and case.input.dtype != along.wide)
+    is_written = is_converted(case) or (kind in ("product", "exponential") and case.input.dtype != wide)
     return is_written and case.wide_bytes >= FRESH
 
 
-def is_converted(case: AlongCase) -> bool:
+def is_converted(case: AxisCase) -> bool:
     """Whether floats have another exponent than those as which they are computed.
 
     A bfloat16 is the upper half of a float32, so that XLA:CPU has vectors for sums and extremes of it as it lies.
     """
-    dtype, wide = case.input.dtype, case.along.wide
+    dtype, wide = case.input.dtype, case.operation.wide
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).nexp != jnp.finfo(wide).nexp
 
 
-def _has_vectors(case: AlongCase) -> bool:
-    """XLA:CPU has none for the greatest integer along a last axis, unless it is a byte, and none for pairs."""
+def _has_vectors(case: AxisCase) -> bool:
+    """Whether XLA:CPU finds maxima with vectors: not of wide integers along the last axis. For argmax it has none."""
     is_byte_or_float = case.input.dtype.itemsize == 1 or jnp.issubdtype(case.input.dtype, jnp.floating)
     is_long = any(case.input.shape[axis] > SHORT for axis in case.axes)
     return is_long and (is_byte_or_float or case.side_by_side > 1)
 
 
-VARIANTS = (Variant("cache_chunks", "along", "cpu", _run, _pays),)
+VARIANTS = (Variant("cache_chunks", "axis_operation", "cpu", _run, _pays),)

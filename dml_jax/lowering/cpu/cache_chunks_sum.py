@@ -1,4 +1,4 @@
-"""Sums of updates on CPUs chunk by chunk, in wide numbers that stay in the cache.
+"""Scatter-adds on CPUs, chunk by chunk, in wide numbers that stay in the cache.
 
 XLA:CPU widens all updates and the whole table, to memory that the C library takes fresh from the system, and that costs
 more than to add. It also stores an index tuple for every single element, where one number in a flat table would do.
@@ -25,8 +25,8 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
 
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move, varying_alike
 from ..select import Variant
 
@@ -48,7 +48,7 @@ def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: 
 
 
 def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    """To one wide table, whose row behind the last one none has."""
+    """Adds rows to one wide table; indices out of range go to an extra row behind its last one."""
     rows, wide = case.rows, case.wide
     numbers, folded, count = rows.row_of_each(indices), rows.fold_updates(updates), rows.count
     number, width = folded.shape
@@ -96,7 +96,7 @@ def _add(case: ScatterReduceCase) -> Move | None:
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Of fewer updates the zeros of the table take most of the time, in either way."""
+    """If updates are fewer than rows, to fill the table with zeros takes most of the time in either way."""
     is_widened = case.takes_rows and case.is_narrow
     return case.number >= case.rows.count and (case.takes_elements or is_widened)
 

@@ -1,4 +1,4 @@
-"""Flags in words of 32: a step of a loop writes the number of one flag of every word, with vectors.
+"""Nonzero on CPUs by words of 32 flags: a step of a loop writes the index of one flag of every word, with vectors.
 
 Of [0, 1, 1, 0 | 1, 0, 0, 1], in words of four, one step finds flags 1 and 4, which are the first and the third of all,
 and the next one 2 and 7. XLA:CPU would write the number of each flag by itself, and count with a scan over all.
@@ -9,17 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..plain.nonzero import NonzeroCase
-from ..primitive import Move, varying_alike
+from ..primitive import varying_alike
 from ..select import Variant
 
 __all__ = ["VARIANTS"]
 
 WORD = 32  # flags in a word
-
-
-def _search(case: NonzeroCase) -> Move | None:
-    return _word_by_word if case.devices == 1 else None
 
 
 def _word_by_word(_: None, is_set: jax.Array) -> jax.Array:
@@ -32,15 +27,17 @@ def _word_by_word(_: None, is_set: jax.Array) -> jax.Array:
     start = lax.iota(np.uint32, len(words)) * WORD
 
     def write(left: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        words, place, found = left
+        words, place, indices = left
         first = words & (~words + np.uint32(1))
         number = start + lax.population_count(first - np.uint32(1))
         at = jnp.where(words != 0, place, np.uint32(n))
-        return words ^ first, place + 1, found.at[at].set(number, mode="drop", unique_indices=True)
+        return words ^ first, place + 1, indices.at[at].set(number, mode="drop", unique_indices=True)
 
     places = jnp.cumsum(counts, dtype=np.uint32) - counts
     first = varying_alike(words, places, jnp.zeros(n, np.uint32))
     return lax.while_loop(lambda left: jnp.any(left[0] != 0), write, tuple(first))[2]
 
 
-VARIANTS = (Variant("flag_words", "nonzero", "cpu", _search, lambda _: True),)
+VARIANTS = (
+    Variant("flag_words", "nonzero", "cpu", lambda case: _word_by_word if case.devices == 1 else None, lambda _: True),
+)

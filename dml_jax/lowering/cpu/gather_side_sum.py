@@ -1,4 +1,4 @@
-"""Sums of few updates per row of a large table on CPUs, without a wide table: each row reads its own first updates.
+"""Scatter-adds of few updates per row on CPUs, from the gather side: each row reads its own first updates.
 
 XLA fuses these reads, their sum and its rounding into one loop over the result, which has all cores. Of a row with more
 updates the others are added up before, in a small table with a place for each such row. With two reads:
@@ -35,7 +35,7 @@ def _add(case: ScatterReduceCase) -> Move | None:
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Who reads an update is found in lines of other arrays: a row has as many lines as updates, or more."""
+    """It pays if a row has at least as many cache lines as updates: to find an update takes a read of another line."""
     has_lines = case.row_bytes * case.rows.count >= LINE * max(case.number, case.rows.count)
     return case.takes_rows and case.is_narrow and has_lines and case.number <= MANY * case.rows.count
 
@@ -76,7 +76,7 @@ def _read_rows(table: jax.Array, at: jax.Array, wide: Any) -> jax.Array:
 
 
 def _sum_others(updates: jax.Array, is_other: jax.Array, places: jax.Array, room: int, wide: Any) -> jax.Array:
-    """The sums of some updates, by place, in as many turns of a loop as there are such updates."""
+    """Sums of some updates by place, in a loop over these updates."""
     number, width = updates.shape
     (others,) = jnp.nonzero(is_other, size=number + TURN, fill_value=number)
 

@@ -54,12 +54,12 @@ def _multiply_columns(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.
 
 
 def _is_large(columns: jax.Array, filters: jax.Array) -> bool:
-    """Whether a product for each example takes less than one for all.
+    """Whether one product per example is faster than one for all examples.
 
-    Each loads the filters anew; around the one, XLA:CPU transposes the columns and the result.
+    Each loads the filters again; around a product for all, XLA:CPU transposes the columns and the result.
     """
-    (_, made, depth), places = filters.shape, columns.shape[-1]
-    return made * depth <= (made + depth) * places
+    (_, outputs, depth), places = filters.shape, columns.shape[-1]
+    return outputs * depth <= (outputs + depth) * places
 
 
 def _multiply_each(filters: jax.Array, columns: jax.Array, precision: lax.Precision | None) -> jax.Array:

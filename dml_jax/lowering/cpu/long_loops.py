@@ -1,4 +1,4 @@
-"""Copies of short rows on CPUs: elements that pass bounds, in a loop that LLVM then vectorises instead of unrolling.
+"""Gathers of short rows on CPUs: bounds in the loop make it too long for LLVM to unroll, and so it is vectorised.
 
 LLVM unrolls a loop whose cost, that of its body times its length, is at most 300, and vectorises no loop that it has
 unrolled. A copy of 64 elements costs 64 * 4. A minimum or a maximum costs 2 more, and hardly any time once vectorised.
@@ -40,8 +40,8 @@ def _within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
 def read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> jax.Array:
     """The read of slices whose last `dims` dimensions are whole, within bounds."""
     rows, of_rows = read.of_rows(input, dims)
-    found = _within_bounds(of_rows(indices, as_unsigned(rows)), never_one(indices.reshape(-1)[0]))
-    return from_unsigned(found, input.dtype).reshape(*found.shape[:-1], *input.shape[input.ndim - dims :])
+    copied = _within_bounds(of_rows(indices, as_unsigned(rows)), never_one(indices.reshape(-1)[0]))
+    return from_unsigned(copied, input.dtype).reshape(*copied.shape[:-1], *input.shape[input.ndim - dims :])
 
 
 def _read_rows(case: GatherCase) -> Move | None:

@@ -1,4 +1,4 @@
-"""Rows combined one after the other: a step of a loop adds as many numbers as lie side by side, with vectors.
+"""Cumulative sums and reductions on CPUs row by row: a step of a loop adds all numbers side by side, with vectors.
 
 XLA:CPU scans an axis in a tree, whose levels each pass over memory, and reduces one in blocks of few numbers. Of
 [[1, 2, 3], [4, 5, 6], [7, 8, 9]] along axis 0, two steps make [5, 7, 9] and [12, 15, 18], and each number is read once.
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.along import Along, AlongCase
+from ..plain.axis_operations import AxisCase, AxisOperation
 from ..plain.cumulative import CumulativeCase
 from ..primitive import Move
 from ..select import Variant
@@ -45,19 +45,19 @@ def _scan_rows(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
 # Reductions along one axis.
 
 
-def _fold(case: AlongCase) -> Move | None:
-    can = case.along.combine and len(case.axes) == 1 and case.devices == 1
-    return partial(_fold_rows, case.along, case.axes[0]) if can else None
+def _fold(case: AxisCase) -> Move | None:
+    can = case.operation.combine and len(case.axes) == 1 and case.devices == 1
+    return partial(_fold_rows, case.operation, case.axes[0]) if can else None
 
 
-def _fold_rows(along: Along, axis: int, _: None, x: jax.Array) -> jax.Array:
-    combine, join, sizes = along.combine, along.join, along.result.shape
+def _fold_rows(operation: AxisOperation, axis: int, _: None, x: jax.Array) -> jax.Array:
+    combine, join, sizes = operation.combine, operation.join, operation.result.shape
     assert combine
     assert join
 
     def row(array: jax.Array, at: Any) -> Any:
         starts = [jnp.asarray(at) if d == axis else jnp.zeros_like(at) for d in range(x.ndim)]
-        return along.part(widened_slice(array, starts, sizes, along.wide), starts)
+        return operation.part(widened_slice(array, starts, sizes, operation.wide), starts)
 
     def step(turn: Any, carried: Any) -> Any:
         array, total = carried
@@ -67,15 +67,15 @@ def _fold_rows(along: Along, axis: int, _: None, x: jax.Array) -> jax.Array:
     return join(lax.fori_loop(1, x.shape[axis], step, (x, row(x, 0)))[1])
 
 
-def _widens_rows(case: AlongCase) -> bool:
+def _widens_rows(case: AxisCase) -> bool:
     """Rows that the plain meaning would write widened, or read twice; float8 takes longer to widen than to write."""
     if case.side_by_side < ROW:
         return False
     is_written = is_converted(case) and (case.input.dtype.itemsize > 1 or case.wide_bytes >= FRESH)
-    return is_written or (case.along.kind == "extreme" and case.input.dtype == case.along.wide)
+    return is_written or (case.operation.kind == "extreme" and case.input.dtype == case.operation.wide)
 
 
 VARIANTS = (
     Variant("row_by_row", "cumulative", "cpu", _scan, lambda case: case.side_by_side >= LINE),
-    Variant("row_by_row", "along", "cpu", _fold, _widens_rows),
+    Variant("row_by_row", "axis_operation", "cpu", _fold, _widens_rows),
 )

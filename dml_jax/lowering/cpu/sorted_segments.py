@@ -1,4 +1,4 @@
-"""Reductions of few rows beside a large table of narrow numbers on CPUs, which is written in place if it is donated.
+"""Reducing scatters of few rows by sorted segments on CPUs: a large donated table is written in place.
 
 The table is otherwise encoded as a whole, in memory that the C library takes fresh from the system, and decoded.
 """

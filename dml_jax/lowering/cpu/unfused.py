@@ -1,4 +1,4 @@
-"""What XLA:CPU compiles alone: it fuses nothing with a branch, which runs in one thread, nor with a loop."""
+"""Transposes, copies and indices kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from ..plain.gather import GatherCase
+from ..plain.gather_slices import Slices
 from ..plain.moves import MoveCase
 from ..plain.permute import PermuteCase
-from ..plain.slices import Slices
 from ..plain.split import Part
 from ..primitive import Move
 from ..select import Variant, known_bytes
@@ -24,7 +24,7 @@ __all__ = ["VARIANTS", "copy_in_a_loop"]
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
-    """The same elements, each chosen by a condition that XLA does not know, and so by a loop over all of them."""
+    """A copy by a loop over all elements: a condition that XLA does not know selects each of them."""
     return lax.select(hide_constant(True), array, jnp.zeros_like(array))
 
 
@@ -85,7 +85,7 @@ def _has_short_rows(case: MoveCase) -> bool:
 
 
 def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> jax.Array:
-    """The dimensions from the axis on as one, whose loop is long."""
+    """Merges the dimensions from the axis on, so that the loop over them is long."""
     *outer, size = array.shape[: part.axis + 1]
     run = prod(array.shape[part.axis + 1 :])
     flat = Part(1, part.start * run, part.size * run, part.is_whole)
@@ -104,7 +104,7 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _has_far_sides(case: PermuteCase) -> bool:
-    """Blocks need two long loops: those of a matrix, or of sides that lie apart."""
+    """XLA:CPU transposes by blocks only over two long loops: those of a matrix, or of sides that lie apart."""
     return not case.is_operand and (case.is_matrix or not case.has_neighbours)
 
 

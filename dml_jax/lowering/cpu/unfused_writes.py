@@ -1,4 +1,4 @@
-"""Writes into a copy of a table that a loop of its own makes, not fused with the write.
+"""Scatters on CPUs into a copy of the table that a loop of its own makes, in all threads.
 
 XLA:CPU copies a table that is not donated in one thread, to fresh memory, writes there, and copies that to the output.
 The loop that copies it instead has all cores, and stores to the output: of a table [0, 1, 2, 3] and an update 9 of
@@ -64,16 +64,12 @@ def _leave(case: TableCopy) -> Move | None:
 
 
 def _update_copy(case: StridedWrite) -> Move | None:
-    has_window = case.bytes > 0 and case.layout.window(case.buffer.shape[0])
-    return (
-        partial(_branch_into_copy, case.layout)
-        if has_window and case.devices == 1 and _is_copied(case.buffer)
-        else None
-    )
+    can = case.bytes > 0 and case.devices == 1 and _is_copied(case.buffer)
+    return partial(_branch_into_copy, case.layout) if can and case.layout.window(case.buffer.shape[0]) else None
 
 
 def _branch_into_copy(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax.Array:
-    """The write in a branch, which XLA does not fuse with the copy."""
+    """Writes in a branch, which XLA does not fuse with the copy."""
     buffer, updates = varying_alike(buffer, updates)
     taken, table = partial(write, layout, None), copy_in_a_loop(buffer)
     return lax.cond(hide_constant(True), taken, lambda buffer, _: buffer, table, updates)

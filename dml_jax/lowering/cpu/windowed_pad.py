@@ -1,4 +1,4 @@
-"""Borders of rows on CPUs: every row of the result is chosen from windows of the flattened array, in one loop.
+"""Padding on CPUs: every row of the result is selected from windows of the flattened array, in one loop.
 
 Of rows of 5 with two elements before them, the result has rows of 7. The window of row r begins at 5 r - 2: its first
 two elements belong to the row before, and the border is chosen in their place. LLVM vectorises such a loop. One that
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..plain.borders import PERIODS, cut_runs, source_of
+from ..plain.border_sources import PERIODS, cut_runs, source_of
 from ..plain.moves import MoveCase
 from ..plain.pad import Border
 from ..primitive import Move
@@ -31,7 +31,7 @@ PLANES = 16  # as many as one that is padded in another way
 
 
 class _Piece(NamedTuple):
-    """What rows of the result have from a column on: a window of the row, one of its elements, or the value."""
+    """A part of the rows of the result, from a column on: a window of the row, one of its elements, or the value."""
 
     column: int
     first: int  # where in the row column 0 comes from
@@ -62,7 +62,7 @@ def _fits_windows(shape: Sequence[int], border: Border) -> bool:
 
 
 def _pays(case: MoveCase) -> bool:
-    """Of copies XLA stores a temporary. Of one number it asks for each element, which takes long for each byte.
+    """For copies XLA stores a temporary. For one number it computes a condition per element, which is slow for bytes.
 
     Of 2 bytes windows are faster too, but take three times as long to trace and lower as a pad.
     """
@@ -88,20 +88,20 @@ def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Ar
 
 
 def _pieces(size: int, start: int, end: int, mode: str) -> list[_Piece]:
-    """Those of a row, from left to right."""
+    """The pieces of a row, from left to right."""
     if mode == "constant":
-        found = [_Piece(0, 0, None), _Piece(start, -start, 1), _Piece(start + size, 0, None)]
+        pieces = [_Piece(0, 0, None), _Piece(start, -start, 1), _Piece(start + size, 0, None)]
     elif mode == "edge":
-        found = [_Piece(0, 0, 0), _Piece(start, -start, 1), _Piece(start + size, size - 1, 0)]
+        pieces = [_Piece(0, 0, 0), _Piece(start, -start, 1), _Piece(start + size, size - 1, 0)]
     else:
-        found, column = [], 0
+        pieces, column = [], 0
         period = PERIODS[mode](size)
         before = -start % sum(high - low for low, high, _ in period)
         for low, high, is_reversed in cut_runs(period, before, before + start + size + end):
-            found.append(_Piece(column, high - 1 + column, -1) if is_reversed else _Piece(column, low - column, 1))
+            pieces.append(_Piece(column, high - 1 + column, -1) if is_reversed else _Piece(column, low - column, 1))
             column += high - low
-    ends = [*(piece.column for piece in found[1:]), start + size + end]
-    return [piece for piece, behind in zip(found, ends, strict=True) if behind > piece.column]
+    ends = [*(piece.column for piece in pieces[1:]), start + size + end]
+    return [piece for piece, behind in zip(pieces, ends, strict=True) if behind > piece.column]
 
 
 def _outside(plane: Sequence[int], border: int, pieces: Sequence[_Piece]) -> tuple[int, int]:
@@ -140,7 +140,7 @@ def _pad_rows(x: jax.Array, border: Border, pieces: Sequence[_Piece], *value: ja
 
 
 def _window(flat: jax.Array, row: jax.Array, shape: Sequence[int], piece: _Piece) -> jax.Array:
-    """What each row finds in its window."""
+    """The elements that each row reads for a piece."""
     rank, length = row.ndim, shape[-1]
     if piece.step == 0:  # an index for every column: XLA would compute what it broadcasts in a loop of its own
         at = lax.broadcast_in_dim(lax.add(row, np.int32(piece.first)), (*shape, 1), range(rank))

@@ -1,11 +1,10 @@
-"""Words assembled from elements that are read one by one: a thread of a GPU stores four bytes at once, or two halves.
+"""Elements read one by one and stored as 32-bit words: a thread of a GPU stores four bytes, or two halves, at once.
 
 Reading elements 5, 2, 2 and 7 of [10, 11, ... 17], a thread reads the bytes 15, 12, 12 and 17, and stores the one word
 0x110c0c0f. XLA fuses the four reads, each of every fourth index, with the shifts that put them together.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 from jax import lax
@@ -17,11 +16,9 @@ from ..plain.pad import Border
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
+from .memory import WARP
 
 __all__ = ["VARIANTS"]
-
-STORED = 4  # elements that a thread stores at once if they come from one piece
-WARP = 32  # threads that store together: an axis of fewer words leaves some idle
 
 
 def _read_elements(case: GatherCase) -> Move | None:
@@ -32,15 +29,16 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _read_lanes(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
-    """Every lane of the words of the result by a gather of its own."""
-    *outer, last, one = indices.shape
+    """Reads every lane of the words of the result by a gather of its own."""
+    *outer, last, coordinates = indices.shape
     count, integers = lanes(input.dtype), as_integers(input)
-    split = indices.reshape(*outer, last // count, count, one)
+    split = indices.reshape(*outer, last // count, count, coordinates)
     parts = [read(lax.index_in_dim(split, lane, -2, keepdims=False), integers) for lane in range(count)]
     return from_words(join_elements(parts, input.dtype), input.dtype)
 
 
 def _fills_a_warp(case: GatherCase) -> bool:
+    """Threads of a warp store together: an axis of fewer words leaves some idle."""
     least = WARP * lanes(case.input.dtype)
     return case.input.shape[case.axis] >= (least if case.read.slices.kind == "slices" or case.read.computed else 2048)
 
@@ -56,17 +54,19 @@ def _move(case: MoveCase) -> Move | None:
     if count == 1 or not reads or not (has_rows or case.devices == 1):
         return None
     join = join_lanes if has_rows else join_all
-    return partial(_move_elements, case.move, partial(join, dtype=result.dtype))
-
-
-def _move_elements(move: Move, join: Any, where: Any, *data: jax.Array) -> jax.Array:
-    return join(move(where, *map(as_integers, data)))
+    return lambda where, *data: join(case.move(where, *map(as_integers, data)), result.dtype)
 
 
 def _is_torn(case: MoveCase) -> bool:
-    """Borders of copies have pieces of their own for each element of a word."""
+    """Whether XLA:GPU reads or stores less than a word at once: bytes, and 16 bits where pieces of odd sizes meet.
+
+    Reads of every second element take longer than any store. Borders of copies have pieces for each element of a word.
+    """
     is_of_copies = isinstance(case.move, Border) and case.move.copies
-    return case.aligned % STORED != 0 and not is_of_copies
+    has_steps = case.words is not None and case.words(1) is None
+    if is_of_copies or has_steps or case.aligned % lanes(case.result.dtype) == 0:
+        return False
+    return case.itemsize == 1 or sum(array.ndim > 0 for array in case.data) > 1
 
 
 VARIANTS = (

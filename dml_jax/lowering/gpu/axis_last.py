@@ -1,4 +1,4 @@
-"""An indexed axis moved last before elements are read along it, and back: reads that lie together share cache lines.
+"""gather_elements on GPUs with the indexed axis moved last, and back: reads that lie together share cache lines.
 
 Of [[1, 2], [3, 4], [5, 6]] with indices [[2, 0], [0, 1]] along axis 0, the elements of a column lie a row apart. In the
 transpose [[1, 3, 5], [2, 4, 6]] the reads of a row stay in that row: [[5, 1], [2, 4]], and the result is its transpose.
@@ -11,15 +11,14 @@ import jax
 from jax import lax
 
 from ..plain.gather import GatherCase, Read
-from ..plain.slices import Slices
+from ..plain.gather_slices import Slices
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits, is_float8
+from .memory import CACHE, WARP
 
 __all__ = ["VARIANTS"]
 
-CACHE = 32 * 2**20  # bytes that the second cache of a large GPU holds of what a column of indices reaches
-WARP = 32  # threads: a shorter axis makes rows that fewer read together
 MEMORY = 8 * 2**30  # bytes of operands: as many are needed once more
 
 
@@ -29,7 +28,7 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _pays(case: GatherCase) -> bool:
-    """A slab is what a column of indices can reach: a read outside of the cache is a transaction of its own."""
+    """A column of indices reaches a slab, of which a read beyond the cache is a transaction; a warp reads a row."""
     is_far = case.slab_bytes > CACHE and case.bytes < MEMORY and not case.is_sorted
     return is_far and case.itemsize <= 4 and case.input.shape[case.axis] >= WARP
 

@@ -1,4 +1,4 @@
-"""The greatest of many numbers, found among the blocks with the greatest maxima: others need not be sorted.
+"""top_k among the blocks with the greatest maxima: all other blocks need not be sorted.
 
 The two greatest of [3, 1 | 4, 1 | 5, 9 | 2, 6] lie in the two blocks with the greatest of the maxima 3, 4, 9 and 6.
 
@@ -41,7 +41,7 @@ def _has_blocks(case: TopKCase) -> bool:
 
 
 def _among_blocks(k: int, _: None, keys: jax.Array) -> jax.Array:
-    """Of equal blocks the first ones."""
+    """Finds the k blocks with the greatest maxima, the first ones of equal blocks, and searches these."""
     edges = [(0, 0, 0)] * (keys.ndim - 1) + [(0, -keys.shape[-1] % BLOCK, 0)]
     padded = lax.pad(keys, np.asarray(jnp.iinfo(keys.dtype).min, keys.dtype), edges)
     blocks = padded.reshape(*keys.shape[:-1], -1, BLOCK)

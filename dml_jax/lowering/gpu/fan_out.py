@@ -1,4 +1,4 @@
-"""Several parts of a result that one thread of a GPU writes: it computes, or reads, an element of all of them at once.
+"""Tiling and fills on GPUs where one thread writes several parts of the result, and reads an element once for all.
 
 XLA:GPU makes one kernel of a concatenation of equal parts, whose threads go over one part and write the same place of
 each. Two copies of [10, 11, 12, 13] are the parts [10, 11, 12, 13 | 10, 11, 12, 13]: the thread that reads 11 writes it
@@ -29,13 +29,13 @@ REREAD = 2**23  # bytes that stay in the second cache, so that reading them agai
 
 
 def _can_fan_out(sizes: Sequence[Any], dtype: Any) -> bool:
-    """Whether so many numbers, at least one, make whole words."""
+    """Whether arrays of these sizes are whole words, and at least one."""
     count = prod(sizes) if all(isinstance(n, int) for n in sizes) else 0
     return count > 0 and (dtype.itemsize >= 4 or (lanes(dtype) > 1 and count % lanes(dtype) == 0))
 
 
 def _fill(value: Any, sizes: Sequence[int]) -> jax.Array:
-    """One number everywhere: narrow ones by words, and all in four parts, if the sizes can be cut so."""
+    """Fills an array with one number, by words, and in four parts if its size can be cut into four."""
     value = jnp.asarray(value)
     dtype, count = value.dtype, lanes(value.dtype)
     if not _can_fan_out(sizes, dtype):
@@ -94,7 +94,7 @@ def _same(array: jax.Array, count: int) -> Sequence[jax.Array]:
 
 
 def _pays(case: MoveCase) -> bool:
-    """A repeat gains what it does not read again."""
+    """A repeat pays if the cache does not hold what plain code would read again."""
     return not isinstance(case.move, Tile) or known_bytes(*case.data) >= REREAD
 
 

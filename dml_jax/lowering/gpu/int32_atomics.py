@@ -1,4 +1,4 @@
-"""Integers of 8 and 16 bits combined as 32-bit ones, which a GPU adds and multiplies in memory at once.
+"""Reducing scatters of 8 and 16-bit integers as 32-bit ones, which a GPU combines by atomic operations.
 
 Of parts of a word XLA:GPU makes a loop that compares and swaps words until no other thread came between. As the lower
 bits of a sum or product follow from those of its terms, 200 + 100 in 32 bits is 300, whose lower 8 bits are 44, as
@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from ..plain.reduction import Reduction
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 

@@ -1,4 +1,4 @@
-"""Transposes that XLA:GPU fuses with nothing, of as few dimensions as possible, which it cuts into good tiles.
+"""Transposes isolated from fusion on GPUs, of as few dimensions as possible, which XLA:GPU cuts into good tiles.
 
 XLA:GPU (jaxlib 0.11) gives a transpose to Triton if it can cut the memory of the operand into tiles. Fused with the
 split of a dimension it can do so only along sizes that are powers of two; alone it can along any. Space to depth of a
@@ -17,7 +17,7 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
 from ..values.words import lanes
-from .sectors import SECTOR, WARP, is_scattered, is_tiled
+from .memory import SECTOR, WARP, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 

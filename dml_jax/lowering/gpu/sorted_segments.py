@@ -1,4 +1,4 @@
-"""Sums by sorted segments on GPUs: no table in float32, and no addition that waits for another one.
+"""Scatter-adds by sorted segments on GPUs: no table in float32, and no addition that waits for another one.
 
 A table of 16-bit floats is otherwise filled, added to and rounded in float32, three passes over twice its bytes. Where
 that leaves the second cache, sorting the updates by row costs less: see plain/sorted_segments.py, with an example.
@@ -6,16 +6,14 @@ that leaves the second cache, sorting the updates by row costs less: see plain/s
 
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..select import Variant
+from .memory import CACHE, WARP, WORD
 
 __all__ = ["VARIANTS"]
 
-CACHE = 2**26  # bytes that the second cache of a large GPU does not hold
-WARP, WORD = 32, 4  # threads that read together, and the bytes that each reads: sorted rows of fewer leave some idle
-
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Sorting costs by the update, and gains by the bytes of a row, each of which is read once and written once."""
-    is_far = case.is_narrow and case.takes_rows and case.reduction.rounds and case.wide_table_bytes > CACHE
+    """Sorting costs by the update, and gains by the bytes of a row, if the cache holds less than half of the table."""
+    is_far = case.is_narrow and case.takes_rows and case.reduction.rounds and case.wide_table_bytes > 2 * CACHE
     return case.is_few or (is_far and case.number <= case.rows.count and case.row_bytes >= WARP * WORD)
 
 

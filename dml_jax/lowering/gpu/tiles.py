@@ -1,4 +1,4 @@
-"""Permutations in tiles: one thread of a GPU has all elements of a small tile, and writes whole words of them.
+"""Transposes in small tiles: one thread of a GPU reads all elements of a tile, and writes whole words of them.
 
 Depth to space of bytes with blocks of 2 moves (y, x, h, w) to (h, y, w, x): neighbours along w are put 2 apart. With w
 split into words of 4 lanes, the tile (x, lane) has 8 elements, of which a thread reads 2 words and writes 2:
@@ -13,6 +13,7 @@ the ranges 0-1, 2-3, 4-5 and 6.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
 from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
-from .sectors import WARP
+from .memory import BURST, WARP, is_reread, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 
@@ -80,7 +81,7 @@ def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) 
     are_stacks = all(n <= STACK or (n % STACK == 0 and (is_written or count <= 2)) for n in stacks)
     if count > 1 and are_stacks and case.sizes[long] % count == 0:
         return count
-    # Elements one by one go to far-apart places, which XLA:GPU does as well for matrices.
+    # Elements are written one by one to places far apart, as XLA:GPU does for matrices without tiles.
     has_ranges = (count == 1 and are_stacks) or (len(tail) == 1 and total < 2 * STACK)
     return int(has_ranges and not (is_written or case.is_matrix))
 
@@ -91,9 +92,17 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Whether a warp has the tiles of one row, or tiles of whole blocks."""
+    """Whether the plain permutation is slow, and a warp has the tiles of one row, or tiles of whole blocks.
+
+    It is slow for bytes, and if it reads memory again. It is slow if it reads many sectors, unless XLA:GPU has tiles
+    for it; but these are narrow where rows of the result are whole bursts.
+    """
     tile = _tile(case)
-    return tile is not None and (max(case.sides) >= WARP or len(tile.dims) > 2)
+    if tile is None or (max(case.sides) < WARP and len(tile.dims) == 2):
+        return False
+    if is_scattered(case):
+        return not is_tiled(case) or case.sides[1] * case.itemsize % BURST == 0
+    return tile.lanes == lanes(case.operand.dtype) and (case.itemsize == 1 or is_reread(case))
 
 
 def _permute_tile(case: PermuteCase, tile: Tile, _: None, array: jax.Array) -> jax.Array:
@@ -118,7 +127,7 @@ def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
         return lax.transpose(join_elements(elements, dtype) if count > 1 else elements[0], order)
 
     def assemble(at: Mapping[int, int], dims: Sequence[int]) -> jax.Array:
-        """With some of the tile's dimensions `at` their coordinates, and `dims` still to be put together."""
+        """Stacks the words along `dims`; the other dimensions of the tile are at the coordinates `at`."""
         if not dims:
             return jnp.stack([word(at, number) for number in range(len(coordinates) // count)], axis=-1)
         first, *inner = dims
@@ -155,17 +164,19 @@ def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], 
 
 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """`jnp.stack`, in at most `STACK` rows: a thread writes an element of each, which it chooses among those of a row.
+    """`jnp.stack` of any number, as a concatenation of at most `STACK`: a thread chooses among those of one of them.
 
-    Whole stacks are chosen among, else ranges. XLA:GPU writes flat rows that are concatenated in one thread.
+    Of eight parts, 0 and 4 are chosen among, 1 and 5, 2 and 6, 3 and 7; of seven, 0 and 1, 2 and 3, 4 and 5, and 6.
     """
-    shape, count = parts[0].shape, min(STACK, len(parts))
-    ends = [-(-len(parts) * number // count) for number in range(count + 1)]
-    is_whole = len(parts) % count == 0
-    rows = [parts[n::count] if is_whole else parts[ends[n] : ends[n + 1]] for n in range(count)]
-    before = prod(shape[:axis]) * (len(parts) // count if is_whole else 1)
-    flat = [_choose(row, axis).reshape(before, -1) for row in rows]
-    return lax.concatenate(flat, 1).reshape(*shape[:axis], len(parts), *shape[axis:])
+    shape, total = parts[0].shape, len(parts)
+    result = (*shape[:axis], total, *shape[axis:])
+    if total > STACK and total % STACK == 0:
+        return jnp.stack([_choose(parts[n::STACK], axis) for n in range(STACK)], axis + 1).reshape(result)
+    count = min(STACK, total)
+    ends = [-(-total * number // count) for number in range(count + 1)]
+    chosen = [_choose(parts[start:end], axis) for start, end in pairwise(ends)]
+    # Flat rows, of which XLA:GPU writes all in one thread.
+    return lax.concatenate([part.reshape(prod(shape[:axis]), -1) for part in chosen], 1).reshape(result)
 
 
 def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:

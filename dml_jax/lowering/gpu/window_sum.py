@@ -1,4 +1,4 @@
-"""Words as sums of windows: a thread of a GPU reads four bytes that become neighbours, and writes them as one word.
+"""Transposes of bytes by a sum over windows: a thread of a GPU reads four bytes and writes their sum, one word.
 
 Bytes [1, 2, ... 6] as two columns of three, permuted to [1, 3, 5, 2, ...], are widened and shifted by their lane:
 1 + 3 * 2**8 + 5 * 2**16 + 2 * 2**24 is the first word. XLA:GPU fuses a window with what makes its elements; the lanes
@@ -15,11 +15,10 @@ from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import as_integers, lanes, sum_lanes
-from .sectors import SECTOR, is_scattered, is_tiled
+from .memory import SECTOR, WORD, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 
-WORD = 4  # bytes
 SHORT_ROW = 16  # bytes: several threads read a longer row
 SHORT_SIDE = 8  # elements that a word or two hold
 
@@ -41,7 +40,7 @@ def _pays(case: PermuteCase) -> bool:
 
 
 def _permute_pairs(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
-    """Bytes that stay neighbours move in pairs."""
+    """Moves bytes that stay neighbours in pairs."""
     flat, integers = case.permutation.flat, lax.reshape(as_integers(array), (array.size,))
     pairs = flat.in_words(2) if case.itemsize == 1 else None
     if pairs:

@@ -1,4 +1,4 @@
-"""Elements moved as 32-bit words: a GPU moves a word in the time of a byte.
+"""Gathers, scatters and copies of 32-bit words instead of elements: a GPU moves a word in the time of a byte.
 
 A row of eight bytes is two words. Reading rows 1 and 0 of [[0, 1, ... 7], [8, 9, ... 15]] as words
 
@@ -91,7 +91,7 @@ def _view_words(words: Layout, _: None, buffer: jax.Array) -> jax.Array:
 
 
 def _needs_no_copy(case: ViewCase) -> bool:
-    """Or one that is small beside the view, whose elements repeat."""
+    """Whether the buffer is whole words, or is small beside a view that repeats its elements."""
     is_whole = case.buffer.shape[0] % (lanes(case.buffer.dtype) * case.devices) == 0
     return is_whole or case.layout.repeats
 

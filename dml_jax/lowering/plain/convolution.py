@@ -1,4 +1,4 @@
-"""Convolutions with strides, dilations, padding and groups, and their derivatives, which are chosen in turn."""
+"""Convolutions with strides, dilations, padding and groups, and their gradients, which may run as variants too."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -47,9 +47,9 @@ class _Call:
         return lax.conv_general_dilated(
             x,
             w,
-            [one.stride for one in self.windows],
-            [(one.start, one.end) for one in self.windows],
-            rhs_dilation=[one.dilation for one in self.windows],
+            [dim.stride for dim in self.windows],
+            [(dim.start, dim.end) for dim in self.windows],
+            rhs_dilation=[dim.dilation for dim in self.windows],
             feature_group_count=self.groups,
             precision=self.precision,
         )
@@ -112,11 +112,11 @@ class ConvolutionCase:
 
     @property
     def column_bytes(self) -> int:
-        """Of what lies under the filter at all places."""
+        """Bytes of the elements under the filter at all places."""
         return self.call.x.shape[1] * self.kernel * self.places * self.call.x.dtype.itemsize
 
     def move(self, convolve: Convolve) -> Move:
-        """The function of (None, and the two other arrays) that computes what this case gives as `convolve` does."""
+        """The function of (None, and the two other arrays) that computes the array `gives` by `convolve`."""
         moves: dict[Part, Move] = {
             "input": lambda _, w, y: transposed(lambda x: convolve(x, w), self.call.x, y),
             "filter": lambda _, x, y: transposed(lambda w: convolve(x, w), self.call.w, y),
@@ -151,7 +151,7 @@ def convolve(
 
 
 def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
-    """One array of the three that two make, which are in the order of `PARTS`."""
+    """One of the arrays of a convolution from the other two, in the order of `PARTS`."""
     others: Sequence[Part] = [part for part in PARTS if part != gives]
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -195,17 +195,17 @@ def convolve_back(
     Returns:
       [N, O, *sizes], of x's type.
     """
-    channels, made, *spatial = w.shape
-    by_group = w.reshape(groups, channels // groups, made, *spatial).swapaxes(1, 2)
-    starts = [one.span - 1 - one.start for one in windows]
-    ends = [n + one.start - one.stride * (one.size - 1) - 1 for n, one in zip(sizes, windows, strict=True)]
+    channels, outputs, *spatial = w.shape
+    by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
+    starts = [dim.span - 1 - dim.start for dim in windows]
+    ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in zip(sizes, windows, strict=True)]
     return lax.conv_general_dilated(
         x,
-        by_group.reshape(groups * made, channels // groups, *spatial),
+        by_group.reshape(groups * outputs, channels // groups, *spatial),
         [1] * len(windows),
         list(zip(starts, ends, strict=True)),
-        lhs_dilation=[one.stride for one in windows],
-        rhs_dilation=[one.dilation for one in windows],
+        lhs_dilation=[dim.stride for dim in windows],
+        rhs_dilation=[dim.dilation for dim in windows],
         feature_group_count=groups,
         precision=precision,
     )

@@ -68,7 +68,7 @@ class CumulativeCase:
 
     @property
     def plain(self) -> Move:
-        """In a tree; narrowed last, as XLA:GPU ends the process over pads of fewer than eight bits."""
+        """A scan in a tree, narrowed last: XLA:GPU crashes in pads of fewer than eight bits."""
         scan = partial(self.kind.scan, axis=self.axis, reverse=self.reverse)
         return lambda _, x: narrow_apart(self.shifted(scan(x.astype(self.wide))), x.dtype)
 
@@ -88,7 +88,7 @@ class CumulativeCase:
         return prod(self.input.shape[self.axis + 1 :])
 
     def shifted(self, x: jax.Array) -> jax.Array:
-        """Makes what is exclusive of what is not: of the result, or of what is added up."""
+        """Shifts the result, or the operand, by one element: inclusive sums become exclusive."""
         if not self.exclusive:
             return x
         shift: Sequence[Any] = (-1, 1, 0) if self.reverse else (1, -1, 0)

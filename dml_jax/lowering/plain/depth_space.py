@@ -1,4 +1,4 @@
-"""Depth to space and space to depth: which parts the dimensions of both sides have, and how these change places."""
+"""Depth to space and space to depth (pixel shuffle), as a split of dimensions, a transpose and a merge."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class Blocks:
 
     @property
     def inverse(self) -> "Blocks":
-        """The way back, which is the transpose too."""
+        """The way back, which is also the transpose."""
         return replace(self, to="space" if self.to == "depth" else "depth")
 
     def permutation(self, shape: Sequence[int]) -> Permutation:
@@ -65,7 +65,7 @@ class Blocks:
         return Permutation((*((n,) for n in shape[:lead]), *blocks), order, (*[1] * lead, *map(len, self.target)))
 
     def _size(self, letter: str, word: str, size: int) -> int:
-        """Of a letter of a word, which has one that is no coordinate inside of a block."""
+        """The size of a letter of a word; one letter of each word is no coordinate inside of a block."""
         return self.size if letter in "xy" else size // self.size ** (len(word) - 1)
 
 
@@ -80,5 +80,5 @@ def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
 
 
 def _move(blocks: Blocks) -> Move:
-    """Each device has an operand of its own shape."""
+    """The move of one device's operand, whatever its shape."""
     return lambda _, input: permute(input, blocks.permutation(input.shape))

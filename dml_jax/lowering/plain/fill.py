@@ -1,4 +1,4 @@
-"""Arrays of one number, or of two that a mask chooses between."""
+"""Fills with one number, and selects between two numbers by a mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

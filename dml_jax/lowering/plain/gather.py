@@ -1,4 +1,4 @@
-"""Reads of slices through lax.gather: gather, gather_elements, gather_nd, and views that repeat elements."""
+"""Gathers through lax.gather: gather, gather_elements, gather_nd, and views that repeat elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from ..partition import TableShards, on_each_device
 from ..primitive import Back, Move, linear
 from ..select import choose, known_bytes, shapes_of
 from ..values.bits import as_bits, is_float, is_float8
+from .gather_slices import Slices
 from .reduction import ADD
-from .rows import Write
 from .scatter_reduce import scatter_reduce
-from .slices import Slices
+from .scatter_rows import Write
 
 __all__ = ["GatherCase", "Read", "gather_slices", "read_of", "reading"]
 
@@ -59,19 +59,19 @@ class Read:
         )
 
     def of_rows(self, input: jax.Array, dims: int) -> tuple[jax.Array, "Read"]:
-        """The table with its last `dims` dimensions as one, and what reads the same slices of it."""
+        """The table with its last `dims` dimensions merged, and the read of the same slices of it."""
         outer, row = input.shape[: input.ndim - dims], prod(input.shape[input.ndim - dims :])
         return input.reshape(*outer, row), replace(self, slices=self.slices.merged(dims))
 
     @property
     def transpose(self) -> Write:
-        """What adds up again what was read."""
+        """The scatter-add that is the transpose of the read."""
         mode = "fill" if self.drops else self.mode
         return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic, self.shards)
 
 
 def read_of(write: Write) -> Read:
-    """What reads where `write` writes, and zeros where it drops."""
+    """The read of the elements that `write` writes; zeros where it drops updates."""
     return Read(write.slices, write.mode, write.indices_are_sorted, shards=write.shards)
 
 
@@ -130,7 +130,7 @@ class GatherCase:
 
     @cached_property
     def slab_bytes(self) -> int:
-        """From the first to the last element that one index may reach."""
+        """Bytes from the first to the last element that one index may reach."""
         return prod(self.input.shape[self.axis :]) * self.itemsize
 
     @property
@@ -140,7 +140,7 @@ class GatherCase:
 
     @property
     def plain(self) -> Move:
-        """Several devices add up what each has read: integers keep their bits."""
+        """The gather; as integers, which keep their bits where devices add up what each has read."""
         return as_bits(self.read, is_float8 if self.devices == 1 else is_float)
 
 

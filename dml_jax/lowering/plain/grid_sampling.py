@@ -1,4 +1,4 @@
-"""Elements around positions that are data, weighed by their distance: `grid_sample`.
+"""Grid sampling (`grid_sample`): sums of the elements around positions that are data, weighted by distance.
 
 All neighbours of all positions are read at once, so that a gradient adds up all that was read in one scatter:
 
@@ -15,9 +15,9 @@ import numpy as np
 from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
-from .cubic import far, near
+from .cubic_weights import far, near
 from .gather import Read, gather_slices
-from .slices import Slices
+from .gather_slices import Slices
 
 __all__ = ["sample_grid"]
 
@@ -55,9 +55,9 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
     # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.
     rows = jnp.moveaxis(input.astype(wide).reshape(*input.shape[:2], prod(sizes)), 1, 2)
     read = Read(Slices(3, (1,), (0,), (0,), (3,)), "promise_in_bounds")
-    found = jnp.where(inside[..., None], gather_slices(index[..., None], rows, read), np.zeros((), wide))
-    found = found[:, 0] if is_copy else (found * weight.astype(wide)[..., None]).sum(1)
-    return narrow_apart(jnp.moveaxis(found, 1, 2), input.dtype)
+    elements = jnp.where(inside[..., None], gather_slices(index[..., None], rows, read), np.zeros((), wide))
+    elements = elements[:, 0] if is_copy else (elements * weight.astype(wide)[..., None]).sum(1)
+    return narrow_apart(jnp.moveaxis(elements, 1, 2), input.dtype)
 
 
 def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, aligns: bool) -> Neighbors:
@@ -80,7 +80,7 @@ def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, align
 
 
 def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
-    """By the place of each neighbour after the first one, of positions at w behind that."""
+    """Weights of neighbours by their place after the first one, for positions at distance w behind that."""
     if mode == "bilinear":
         return {0: 1 - w, 1: w}
     a = COEFFICIENT
@@ -88,7 +88,7 @@ def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
 
 
 def _reflected(places: jax.Array) -> jax.Array:
-    """Thrown back at -1 and 1 as often as needed, exact for any number: 5.5 becomes 1.5, and 0.5."""
+    """Reflects positions at -1 and 1 as often as needed, exactly for any number: 5.5 becomes 1.5, and 0.5."""
     rest = lax.rem(places, np.asarray(4, places.dtype))
     length, sign = jnp.abs(rest), jnp.sign(rest)
     return jnp.where(length <= 1, rest, jnp.where(length <= 3, 2 * sign - rest, rest - 4 * sign))

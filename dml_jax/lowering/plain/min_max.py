@@ -1,4 +1,4 @@
-"""The greatest and the least numbers along dimensions that stay, of size 1, and where they lie; NaNs are both.
+"""Minima and maxima along axes, with keepdims=True, and argmin and argmax; NaN propagates.
 
 XLA:CPU (jaxlib 0.10 to 0.12) loses NaNs where it reduces many floats to an extreme: it then finds that of some others.
 """
@@ -14,7 +14,7 @@ from jax import lax
 
 from ..primitive import by_platform
 from ..values.accumulation_types import computed_type, narrow_apart, wide_type, widen_apart
-from .along import Along, compute, reduced
+from .axis_operations import AxisOperation, compute, reduced
 
 __all__ = ["End", "extreme", "flat_number", "flat_place_of_extreme", "place_of_extreme"]
 
@@ -54,11 +54,11 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
     def combine(left: Sequence[jax.Array], right: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return (lax.max if end == "greatest" else lax.min)(left[0], right[0]), left[1] + right[1]
 
-    return compute(Along("extreme", axes, wide, reduced(x, axes, dtype), whole, part, join, combine), x)
+    return compute(AxisOperation("extreme", axes, wide, reduced(x, axes, dtype), whole, part, join, combine), x)
 
 
 def _squares(x: jax.Array, axes: Axes) -> jax.Array:
-    """A sum that is a NaN only if one is among the numbers, whatever the device does about infinities."""
+    """A sum that is NaN only if a number is NaN, whatever a device does about infinities."""
     return jnp.sum(x * x, axes, keepdims=True)
 
 
@@ -80,20 +80,21 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
     def join(parts: tuple[jax.Array, jax.Array]) -> jax.Array:
         return _compete(*parts, axis, end)
 
-    along = Along("place", (axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join)
-    return compute(along, lax.stop_gradient(x))
+    operation = AxisOperation("place", (axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join)
+    return compute(operation, lax.stop_gradient(x))
 
 
 def flat_place_of_extreme(x: jax.Array, axes: Sequence[int], end: End, *, is_last: bool = False) -> jax.Array:
-    """The same along several axes, as the number that `flat_number` gives; of equals the first one or the last one."""
-    along, rows = sorted(axis % x.ndim for axis in axes), x
-    if len(along) > 1:
-        kept = [d for d in range(x.ndim) if d not in along]
-        rows = lax.transpose(x, (*kept, *along)).reshape(*(x.shape[d] for d in kept), prod(x.shape[d] for d in along))
-    axis = along[0] if len(along) == 1 else rows.ndim - 1
+    """`place_of_extreme` along several axes, as the number of `flat_number`; the first or the last of equal numbers."""
+    axes, rows = sorted(axis % x.ndim for axis in axes), x
+    if len(axes) > 1:
+        others = [d for d in range(x.ndim) if d not in axes]
+        moved = lax.transpose(x, (*others, *axes))
+        rows = moved.reshape(*(x.shape[d] for d in others), prod(x.shape[d] for d in axes))
+    axis = axes[0] if len(axes) == 1 else rows.ndim - 1
     place = place_of_extreme(lax.rev(rows, [axis]) if is_last else rows, axis, end)
     place = jnp.asarray(rows.shape[axis] - 1).astype(np.uint32) - place if is_last else place
-    return place.reshape(reduced(x, along, np.uint32).shape)
+    return place.reshape(reduced(x, axes, np.uint32).shape)
 
 
 def flat_number(sizes: Sequence[int], axes: Sequence[int]) -> jax.Array:
@@ -105,7 +106,7 @@ def flat_number(sizes: Sequence[int], axes: Sequence[int]) -> jax.Array:
 
 
 def _comparable(dtype: Any) -> Any:
-    """The type itself, but of bools and of what few devices have."""
+    """The type in which numbers are compared: their own, but for bools and types that few devices have."""
     if dtype == jnp.bool_:
         return np.dtype(np.int8)
     return dtype if dtype.itemsize > 1 else computed_type(dtype)
@@ -128,7 +129,7 @@ def _number(x: jax.Array, axis: int, start: Any, end: End) -> tuple[jax.Array, j
 
 
 def _compete(values: jax.Array, places: jax.Array, axis: int, end: End) -> jax.Array:
-    """Where the winners lie, in one pass over pairs of a value and its place."""
+    """Places of minima or maxima, in one pass over pairs of a value and its place."""
     beats, dtype = _BEATS[end], values.dtype
     is_float = jnp.issubdtype(dtype, jnp.floating)
     limits = (-np.inf, np.inf) if is_float else (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max)

@@ -1,4 +1,4 @@
-"""Moves of elements that nobody looks at: slices, joins, borders, repeats, fills, and choices by a mask."""
+"""Data movement without arithmetic: slice, concatenate, pad, tile, fill, and select between two numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An array with a border, of one number or of its own elements; the gradient adds the copies up in wide numbers."""
+"""Padding with a number, or with copies of elements (edge, reflect, ...), whose gradients add up in wide types."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_guarded_bits
-from .borders import PERIODS, Run, cut_runs
+from .border_sources import PERIODS, Run, cut_runs
 from .moves import back_with_number, move_elements
 
 __all__ = ["Border", "pad_with_copies", "pad_with_value"]
@@ -81,8 +81,8 @@ def _edge(array: jax.Array, axis: int, start: int, end: int) -> jax.Array:
     size = array.shape[axis]
 
     def copies(at: Any, count: int) -> jax.Array:
-        one = lax.slice_in_dim(array, at, at + 1, axis=axis)
-        return jnp.broadcast_to(one, (*array.shape[:axis], count, *array.shape[axis + 1 :]))
+        element = lax.slice_in_dim(array, at, at + 1, axis=axis)
+        return jnp.broadcast_to(element, (*array.shape[:axis], count, *array.shape[axis + 1 :]))
 
     return lax.concatenate([copies(0, start), array, copies(size - 1, end)], axis)
 

@@ -51,18 +51,18 @@ class Permutation:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Of the result."""
+        """The shape of the result."""
         return tuple(prod(sizes) for sizes in self.merged)
 
     @property
     def inverse(self) -> "Permutation":
-        """The way back, which is the transpose too."""
+        """The way back, which is also the transpose."""
         places = tuple(self.order.index(d) for d in range(len(self.order)))
         return Permutation(self.merged, places, tuple(map(len, self.source)))
 
     @cached_property
     def flat(self) -> "Permutation":
-        """The same of the flat operand to the flat result, of as few parts as possible.
+        """The same permutation from the flat operand to the flat result, of as few parts as possible.
 
         Sizes of 1 are gone, and neighbours that stay neighbours are one: NHWC to NCHW moves (n, h * w, c).
         """
@@ -140,12 +140,12 @@ class PermuteCase:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the parts that `flat` has."""
+        """Sizes of the parts of `flat`."""
         return self.permutation.flat.parts
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Of the same."""
+        """Order of the parts of `flat`."""
         return self.permutation.flat.order
 
     @property
@@ -171,7 +171,7 @@ class PermuteCase:
 
     @cached_property
     def divisors(self) -> tuple[int, ...]:
-        """By which sizes the split divides, behind the first part that moves: of all parts but the first of each."""
+        """Sizes by which the split of dimensions divides, behind the first part that moves."""
         parts, source = self.permutation.parts, self.permutation.source
         stored, shown = ([d for d in order if parts[d] != 1] for order in (range(len(parts)), self.permutation.order))
         moved = next(d for d, other in zip(stored, shown, strict=True) if d != other)

@@ -1,4 +1,4 @@
-"""How numbers that meet in one element become one: their sum, their product or an extreme."""
+"""Reductions of a scatter: add, mul, min and max, each with its identity and its lax function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

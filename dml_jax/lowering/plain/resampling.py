@@ -20,8 +20,8 @@ from ..primitive import Move, linear, transpose_of
 from ..values.accumulation_types import narrow_apart
 from ..values.bits import as_bits, hide_constant, index_dtype, is_float
 from .gather import Read
+from .gather_slices import Slices
 from .moves import move_elements
-from .slices import Slices
 
 __all__ = ["Interpolation", "interpolate", "repeat"]
 
@@ -30,7 +30,7 @@ FEW = 8  # elements that are added up to one, each read on its own; of more, one
 
 @dataclass(frozen=True, eq=False)
 class Interpolation:
-    """Of one dimension: output[o] is the sum over k of weights[k, o] * input[indices[k, o]].
+    """Interpolation along one dimension: output[o] is the sum over k of weights[k, o] * input[indices[k, o]].
 
     Args:
       size: of the input.
@@ -73,7 +73,7 @@ class Interpolation:
         return reduce(jnp.add, parts)
 
     def _in_turn(self, arrays: tuple[jax.Array, jax.Array], x: jax.Array, axis: int) -> jax.Array:
-        """Adds row by row: neither a program nor an array as long as there are rows."""
+        """Adds row by row in a loop, so that neither the program nor an array grows with the number of rows."""
         indices, weights = arrays
         is_sorted = bool((np.diff(self.indices) >= 0).all())
 
@@ -87,7 +87,7 @@ class Interpolation:
         return np.ones(self.indices.shape, np.float32) if self.weights is None else self.weights
 
     def transposed(self) -> Interpolation | None:
-        """What adds up again what was taken; None where one was taken more than a few times, or none at all."""
+        """The transposed matrix; None where an element counts more than a few times, or none does."""
         weights = self._all_weights()
         row, output = np.nonzero(weights)
         input = self.indices[row, output]
@@ -114,7 +114,7 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
       input: any dtype to copy; floats, or integers that float32 holds, to weigh.
       by_axis: by dimension.
     """
-    backs = {axis: one.transposed() for axis, one in by_axis.items()}
+    backs = {axis: matrix.transposed() for axis, matrix in by_axis.items()}
     few = {axis: back for axis, back in backs.items() if back is not None}
 
     def copy(where: Any, x: jax.Array) -> jax.Array:
@@ -128,8 +128,8 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
             return [_narrowed(_through(few, where[1], _widened(cotangent)), cotangent.dtype)]
         return _transposed(copy, where, cotangent, like)
 
-    is_copy = all(one.weights is None for one in by_axis.values())
-    where = [{axis: one.arrays() for axis, one in both.items()} for both in (by_axis, few)]
+    is_copy = all(matrix.weights is None for matrix in by_axis.values())
+    where = [{axis: matrix.arrays() for axis, matrix in both.items()} for both in (by_axis, few)]
     return linear(as_bits(copy, is_float) if is_copy else weigh, back)(where, jnp.asarray(input))
 
 
@@ -146,14 +146,14 @@ def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
 
 
 def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """What JAX makes of `move` when it transposes it, computed in float32 at least."""
-    (found,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
-    return [_narrowed(found, cotangent.dtype)]
+    """The transpose of `move` that JAX finds, computed in float32 at least."""
+    (gradient,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
+    return [_narrowed(gradient, cotangent.dtype)]
 
 
 def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
-    """The least elements first: what shrinks before what grows, and what only repeats at the end."""
-    repeats = {axis: one.repeats for axis, one in by_axis.items() if one.repeats}
+    """Interpolates the axes that shrink first, and those that only repeat last, so that arrays stay small."""
+    repeats = {axis: matrix.repeats for axis, matrix in by_axis.items() if matrix.repeats}
     others = [axis for axis in by_axis if axis not in repeats]
     for axis in sorted(others, key=lambda axis: by_axis[axis].indices.shape[1] / max(1, by_axis[axis].size)):
         x = by_axis[axis](arrays[axis], x, axis)
@@ -161,7 +161,7 @@ def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x:
 
 
 def _repeated(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
-    """All at once, which XLA does in one pass."""
+    """Repeats along all axes at once, which XLA does in one pass."""
     if not counts:
         return x
     shown = [n for axis, size in enumerate(x.shape) for n in (size, counts.get(axis, 1))]
@@ -191,7 +191,7 @@ def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.A
 
 
 def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
-    """Of what has no weight nothing, not even its infinity; -0.0 leaves the others as they are."""
+    """Multiplies by weights; elements of weight 0 give 0.0 in the first row, else -0.0, which changes no sum."""
     shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
     return jnp.where(shown == 0, nothing, x * shown)

@@ -1,4 +1,4 @@
-"""Writes of slices through lax.scatter: scatter_elements and scatter_nd without a reduction."""
+"""Scatters without a reduction through lax.scatter: scatter_elements and scatter_nd."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from ..partition import on_each_device
 from ..primitive import Back, Move, linear, transpose_of
 from ..select import choose, known_bytes, shapes_of
 from ..values.bits import as_bits, is_key
-from .rows import Write
+from .scatter_rows import Write
 
 __all__ = ["ScatterCase", "TableCopy", "copy_table", "is_tiny", "scatter_slices"]
 
@@ -106,7 +106,7 @@ class TableCopy:
 
     @property
     def plain(self) -> Move:
-        """In two pieces: XLA replaces an update of a whole array by its value, and then copies that to a buffer."""
+        """Copies in two pieces: XLA would replace an update of a whole array by its value, and copy that once more."""
         return _copy_into
 
 

@@ -22,8 +22,8 @@ from ..values.accumulation_types import narrow_apart, wide_type, widen_apart
 from ..values.bits import carry_bits
 from .gather import read_of, reading
 from .reduction import ADD, MAX, MIN, MUL, Reduction
-from .rows import Rows, Write, check_sortable
 from .scatter_reduce import scatter_reduce
+from .scatter_rows import Rows, Write, check_sortable
 
 __all__ = ["reduce_slices"]
 
@@ -50,16 +50,16 @@ def reduce_slices(
         return _combined(indices, data, input.shape, write, reduction)
     counts = _count_updates(indices, input.shape, updates, write)
     if reduction == "mean":
-        found = _mean(indices, data, input.shape, write, counts + int(includes_input))
+        combined = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
-        found = _combined(indices, data, input.shape, write, reduction)
-    return carry_bits(jnp.where, jnp.broadcast_to(counts > 0, input.shape), found, input)
+        combined = _combined(indices, data, input.shape, write, reduction)
+    return carry_bits(jnp.where, jnp.broadcast_to(counts > 0, input.shape), combined, input)
 
 
 def _combined(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: str
 ) -> jax.Array:
-    """Of the table, unless it holds the identity, and the updates; of bools as NumPy has them."""
+    """Combines the table, unless it holds the identity, and the updates; bools as NumPy does."""
     dtype = data[-1].dtype
     if dtype == jnp.bool_:
         extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)  # add and max are "or", mul and min "and"
@@ -93,7 +93,7 @@ def _count_updates(indices: jax.Array, shape: tuple[int, ...], updates: jax.Arra
 
 
 def _but(spec: PartitionSpec, dims: Sequence[int]) -> PartitionSpec:
-    """A sharding of an array that has size 1 along some dimensions."""
+    """The sharding of an array that has size 1 along some dimensions."""
     return PartitionSpec(*(None if d in dims else axes for d, axes in enumerate(spec)))
 
 
@@ -125,7 +125,7 @@ def _multiplied(shape: tuple[int, ...], write: Write) -> Reduced:
 def _products_of_others(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, multiplied: Reduced
 ) -> Sequence[jax.Array]:
-    """What each element of the table, and each update, is multiplied with; no division, so that zeros are exact."""
+    """The product of all other factors, for each element of the table and each update; without division, for zeros."""
     *table, updates = data
     check_sortable("the derivative of mul", indices, shape, write)
     rows, wide = Rows(shape, write), wide_type(updates.dtype)
@@ -134,24 +134,23 @@ def _products_of_others(
     factors = jnp.where(is_kept, rows.fold_updates(updates).astype(wide)[order], 1)
     starts = jnp.concatenate([jnp.ones(1, bool), numbers[1:] != numbers[:-1]])
     ends = jnp.concatenate([starts[1:], jnp.ones(1, bool)])
-    one = jnp.ones((1, rows.width), wide)
+    ones = jnp.ones((1, rows.width), wide)
 
     def before(factors: jax.Array, starts: jax.Array) -> jax.Array:
         """The product of the factors before each one in its run."""
-        shifted = jnp.where(starts[:, None], one, jnp.concatenate([one, factors[:-1]]))
+        shifted = jnp.where(starts[:, None], ones, jnp.concatenate([ones, factors[:-1]]))
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
-    held = [rows.fold(x).astype(wide).at[numbers].get(mode="fill", fill_value=0) for x in table] or [
-        is_kept.astype(wide)
-    ]
-    unsorted = jnp.zeros_like(others).at[order].set(others * held[0], unique_indices=True)
+    held = [rows.fold(x).astype(wide).at[numbers].get(mode="fill", fill_value=0) for x in table]
+    first = held[0] if held else is_kept.astype(wide)
+    unsorted = jnp.zeros_like(others).at[order].set(others * first, unique_indices=True)
     of_updates = narrow_apart(_unfold_updates(unsorted, updates, rows), updates.dtype)
     return [*(multiplied(indices, updates) for _ in table), of_updates]
 
 
-def _joined_runs(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    return one[0] | other[0], jnp.where(other[0], other[1], one[1] * other[1])
+def _joined_runs(left: tuple[jax.Array, jax.Array], right: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    return left[0] | right[0], jnp.where(right[0], right[1], left[1] * right[1])
 
 
 def _unfold_updates(folded: jax.Array, updates: jax.Array, rows: Rows) -> jax.Array:
@@ -162,7 +161,7 @@ def _unfold_updates(folded: jax.Array, updates: jax.Array, rows: Rows) -> jax.Ar
 
 
 def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
-    """The derivative is shared by all that are as extreme as the result."""
+    """Minima or maxima; all numbers that equal the result share its derivative."""
 
     @jax.custom_jvp
     def extreme(indices: jax.Array, *data: jax.Array) -> jax.Array:
@@ -171,20 +170,20 @@ def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
     @extreme.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         indices, *data = primals
-        found, wide = extreme(*primals), wide_type(data[-1].dtype)
+        result, wide = extreme(*primals), wide_type(data[-1].dtype)
 
         def of_each(result: jax.Array) -> Sequence[jax.Array]:
-            """What all that are combined in an element have in common: of each element of the table and each update."""
+            """A value of each element of the result, for each element of the table and each update that it combines."""
             return [*[result] * (len(data) - 1), reading(read_of(write))(indices, result)]
 
-        wins = [kind.encode(x) == best for x, best in zip(data, of_each(kind.encode(found)), strict=True)]
+        wins = [kind.encode(x) == best for x, best in zip(data, of_each(kind.encode(result)), strict=True)]
         count = scatter_reduce(indices, [each.astype(jnp.int32) for each in wins], shape, write, ADD)
         shares = of_each(1 / jnp.maximum(count, 1).astype(wide))
         moved = [
             (jnp.where(is_best, share, 0) * dot.astype(wide)).astype(dot.dtype)
             for is_best, share, dot in zip(wins, shares, tangents[1:], strict=True)
         ]
-        return found, _added(shape, write)(indices, *moved)
+        return result, _added(shape, write)(indices, *moved)
 
     return extreme
 

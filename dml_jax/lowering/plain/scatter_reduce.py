@@ -1,4 +1,4 @@
-"""Scatters that add, multiply or take extremes of what they write; the gradient of a gather is such a sum."""
+"""Scatters that add, multiply, or take minima or maxima of updates; the gradient of a gather is such a sum."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from ..values.accumulation_types import wide_type
 from ..values.bits import as_bits
 from .fill import fill_with
 from .reduction import ADD, Reduction
-from .rows import Rows, Write
+from .scatter_rows import Rows, Write
 from .sorted_segments import reduce_segments
 
 __all__ = ["ScatterReduceCase", "scatter_reduce"]
@@ -66,7 +66,7 @@ class ScatterReduceCase:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is about floats, or complex numbers."""
+        """Whether numbers are floats or complex."""
         return bool(jnp.issubdtype(self.updates.dtype, jnp.inexact))
 
     @property
@@ -133,7 +133,7 @@ class ScatterReduceCase:
 
     @property
     def wide_bytes(self) -> int:
-        """The same of the table and the updates."""
+        """Bytes of the table and the updates in that type."""
         return self.wide_table_bytes + self.number * self.rows.width * self.wide.itemsize
 
 
@@ -178,7 +178,7 @@ def _choose(
 
 
 def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Array) -> jax.Array:
-    """Stores where nothing meets and nothing was, else combines encoded numbers, as the identity of extremes is."""
+    """Stores updates where none meet in a table of zeros; else combines encoded numbers."""
     *table, updates = data
     write, dtype = rows.write, updates.dtype
     if write.unique_indices and not table and reduction.rounds:

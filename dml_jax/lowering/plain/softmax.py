@@ -1,4 +1,4 @@
-"""Softmax and its like: functions of all numbers along dimensions, whose results are as large as their arguments."""
+"""Softmax, log-softmax and hardmax along axes: the result is as large as the operand."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from jax import lax, nn
 
 from ..select import shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from .along import Along, compute
+from .axis_operations import AxisOperation, compute
 from .min_max import flat_number, flat_place_of_extreme
 
 __all__ = ["compute_along", "hardmax", "log_softmax", "softmax"]
@@ -31,7 +31,7 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
         return function(numbers).astype(dtype)
 
     (result,) = shapes_of(x)
-    return compute(Along("each", [axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)
+    return compute(AxisOperation("each", [axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)
 
 
 def softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -53,7 +53,7 @@ def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _below_maximum(x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """Numbers less their maximum, which is 0 at most.
+    """Numbers minus their maximum, at most 0.
 
     Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
     its exponential infinite.

@@ -24,7 +24,7 @@ from jax import lax
 from ..values.bits import as_bits
 from ..values.words import element, from_words, join_elements, lanes, to_words
 from .reduction import Reduction
-from .rows import Rows
+from .scatter_rows import Rows
 
 __all__ = ["reduce_segments"]
 
@@ -60,21 +60,12 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
     row = jnp.where(begins, numbers, 0)  # of one that goes on, nothing is read or written
     first, end = (jnp.where(begins, bound[row], 0) for bound in (segments.first, segments.end))
     total = segments.total(packed, order, first, end, FIRST_BLOCK, behind)
-    mine = _read(row, held)
-    lanes_held = packed.split(to_words(mine) if packed.lanes > 1 else mine)
+    # As integers, which every platform reads and writes where they are, and no more of the table than that.
+    before = as_bits(lambda row, table: table.at[row].get(mode="clip"))(row, held)
+    store = as_bits(lambda row, table, rows: table.at[row].set(rows, mode="drop", unique_indices=True))
+    lanes_held = packed.split(to_words(before) if packed.lanes > 1 else before)
     written = packed.rounded([reduction.combine(a, b) for a, b in zip(lanes_held, total, strict=True)])
-    return rows.unfold(_store(jnp.where(begins, numbers, np.int32(rows.count)), held, written))
-
-
-# As integers, which every platform reads and writes where they are, and no more of the table than that.
-@as_bits
-def _read(row: jax.Array, table: jax.Array) -> jax.Array:
-    return table.at[row].get(mode="clip")
-
-
-@as_bits
-def _store(at: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
-    return table.at[at].set(rows, mode="drop", unique_indices=True)
+    return rows.unfold(store(jnp.where(begins, numbers, np.int32(rows.count)), held, written))
 
 
 @dataclass(frozen=True)
@@ -187,7 +178,7 @@ class _Segments:
     def _window(self, source: Any, order: jax.Array | None, first: jax.Array, most: jax.Array, block: int) -> Lanes:
         """Combines the rows [first, first + most) of `source`, or of those that `order` lists; at most `block`."""
         step = lax.broadcasted_iota(jnp.int32, (block, first.shape[0]), 0)
-        # What is not needed is read a second time, from a cache.
+        # In place of rows that are not needed, the first one is read again, from a cache.
         at = first[None] + jnp.where(step < most[None], step, 0)
         if order is not None:
             at = lax.optimization_barrier(order.at[at].get(mode="clip"))

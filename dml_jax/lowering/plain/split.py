@@ -1,4 +1,4 @@
-"""Parts of an array along an axis."""
+"""Splits of an array along an axis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -43,7 +43,7 @@ class ViewCase:
 
     @property
     def plain(self) -> Move:
-        """Several devices add up what each has gathered: integers keep their bits."""
+        """The read; as integers, which keep their bits where devices add up what each has gathered."""
         # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
         is_bfloat16 = self.buffer.dtype == jnp.bfloat16
 
@@ -78,7 +78,7 @@ def view(buffer: Any, layout: Layout, deterministic: bool = False, *, is_operand
     for group in layout.merged_groups:
         if not group.is_run:
             index_dtype([group.rows])  # refuses offsets that are too wide now, not when a program is lowered
-    # What is read more than once is added up in a wide type, and rounded once.
+    # Cotangents of elements that are read more than once are added up in a wide type, and rounded once.
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     case_of = partial(ViewCase, layout, *shapes_of(buffer))
     is_opaque = adds_up or is_narrow(buffer.dtype)
@@ -106,7 +106,7 @@ def _addressed(buffer: Any, layout: Layout) -> jax.Array:
 
 
 def _permutation(layout: Layout) -> Permutation:
-    """Dimensions of size 1 merge no part, the others one."""
+    """The permutation of a dense view; dimensions of size 1 merge no part, the others one."""
     order = tuple(layout.dims.index(d) for d in sorted(layout.dims))
     target = tuple(int(d in layout.dims) for d in range(len(layout.sizes)))
     return Permutation((layout.stored_sizes,), order, target)

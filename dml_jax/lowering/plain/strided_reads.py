@@ -1,4 +1,4 @@
-"""Reads a strided layout by splits, slices, pads, transposes and broadcasts, and what is left by offsets."""
+"""Reads of strided layouts by slices, pads, transposes and broadcasts, and of all others by a gather."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from jax import lax
 from ...strides.layout import Group, Layout, span
 from ..values.bits import index_dtype, is_key
 from .gather import Read, gather_slices
-from .slices import Slices
+from .gather_slices import Slices
 
 __all__ = ["ELEMENT", "offsets_of", "pad_last", "read_view"]
 

@@ -1,4 +1,4 @@
-"""Writes strided layouts: as one window where they are one, else by pads and a choice, or through offsets."""
+"""Writes of strided layouts: by dynamic_update_slice of a window, by pads and a select, or by a scatter."""
 
 from dataclasses import dataclass
 from functools import partial

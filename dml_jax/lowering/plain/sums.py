@@ -1,4 +1,4 @@
-"""What numbers along dimensions that stay, of size 1, make together: sums, products and norms."""
+"""Reductions with keepdims=True: sums, products and norms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -10,7 +10,7 @@ from jax import lax
 
 from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
-from .along import Along, Kind, compute, reduced
+from .axis_operations import AxisOperation, Kind, compute, reduced
 
 __all__ = ["absolute", "total"]
 
@@ -38,12 +38,8 @@ def absolute(x: jax.Array) -> jax.Array:
 absolute.defjvps(lambda dot, _, x: jnp.sign(x) * dot)
 
 
-def _mean(sum_: jax.Array, count: Any) -> jax.Array:
-    return sum_ / jnp.asarray(count, sum_.dtype)
-
-
 def _root(sum_: jax.Array, _: Any) -> jax.Array:
-    """A norm whose derivative is 0 where all elements are 0, like that of absolute values."""
+    """The square root of a sum of squares; its derivative is 0 where all elements are 0."""
     is_zero = sum_ == 0
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, sum_)))
 
@@ -63,7 +59,7 @@ class _Total(NamedTuple):
 
 
 _TOTALS: Mapping[str, _Total] = {
-    "average": _Total(finish=_mean),
+    "average": _Total(finish=lambda x, count: x / jnp.asarray(count, x.dtype)),
     "l1": _Total(of=absolute),
     "l2": _Total(of=jnp.square, finish=_root),
     "log_sum": _Total(finish=lambda x, _: jnp.log(x)),
@@ -80,7 +76,7 @@ _KINDS: Mapping[Any, tuple[Kind, Any]] = {
 
 
 def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
-    """A number of the type of `x` for all along `axes`: narrow floats are combined in float32, and rounded once.
+    """A reduction along `axes` in the type of `x`: narrow floats are combined in float32, and rounded once.
 
     Args:
       x: numbers.
@@ -101,6 +97,6 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
         return finish(combine(parts, axes), count).astype(dtype)
 
     kind, combine_two = _KINDS[combine]
-    along = Along(kind, axes, wide, reduced(x, axes, dtype), whole, part, join, combine_two)
+    operation = AxisOperation(kind, axes, wide, reduced(x, axes, dtype), whole, part, join, combine_two)
     is_linear = function in ("average", "sum") and jnp.issubdtype(dtype, jnp.floating)
-    return compute(along, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)
+    return compute(operation, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)

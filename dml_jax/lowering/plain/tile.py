@@ -1,4 +1,4 @@
-"""Copies of an array side by side along each dimension."""
+"""Tiling: copies of an array side by side along each dimension, as in jnp.tile."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

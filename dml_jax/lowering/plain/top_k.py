@@ -1,4 +1,4 @@
-"""Where the greatest of some integers lie."""
+"""Indices of the k greatest integers along an axis (top_k)."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -44,8 +44,9 @@ class TopKCase:
 
     @property
     def plain(self) -> Move:
-        """The meaning."""
-        return partial(_in_order, self.k, self.axis)
+        """The meaning; the greatest alone takes one pass."""
+        k, axis = self.k, self.axis
+        return lambda _, keys: first_of_all(keys, axis) if k == 1 else lax.top_k(keys, k, axis=axis)[1]
 
     @property
     def result(self) -> jax.ShapeDtypeStruct:
@@ -62,16 +63,11 @@ class TopKCase:
 def greatest(keys: jax.Array, k: Any, axis: int) -> jax.Array:
     """The places of the k greatest integers along an axis, the greatest first; of equal ones the first one first."""
 
-    def found(_: None, keys: jax.Array) -> jax.Array:
+    def search(_: None, keys: jax.Array) -> jax.Array:
         return choose("top_k", partial(TopKCase, k, axis, *shapes_of(keys)))(None, keys)
 
     shards = known_shards()  # else XLA gathers what it searches, by any sharding
-    return move_on_each_device(found, shards)(None, keys) if shards else found(None, keys)
-
-
-def _in_order(k: Any, axis: int, _: None, keys: jax.Array) -> jax.Array:
-    """One pass finds one."""
-    return first_of_all(keys, axis) if k == 1 else lax.top_k(keys, k, axis=axis)[1]
+    return move_on_each_device(search, shards)(None, keys) if shards else search(None, keys)
 
 
 def first_of_all(keys: jax.Array, axis: int) -> jax.Array:

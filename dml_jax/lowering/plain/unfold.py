@@ -31,7 +31,7 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     lead = array.shape[: array.ndim - len(windows)]
     if _are_blocks(lead, windows):
         moved = rearrange(array, Blocks("depth", "CRD", "NCHW", windows[0].window))
-        return moved.reshape(*lead, *(one.window for one in windows), *moved.shape[-2:])
+        return moved.reshape(*lead, *(dim.window for dim in windows), *moved.shape[-2:])
 
     def plain(_: None, array: jax.Array) -> jax.Array:
         # XLA (jax 0.12) folds constants in another order of dimensions, which casts of bits take for the usual one.
@@ -40,7 +40,7 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [fold_windows(cotangent, windows)]
 
-    shape = (*lead, *(one.window for one in windows), *(one.count for one in windows))
+    shape = (*lead, *(dim.window for dim in windows), *(dim.count for dim in windows))
     result = jax.ShapeDtypeStruct(shape, array.dtype)
     axes, move = range(len(lead), array.ndim), as_guarded_bits(plain)
     case_of = partial(WindowCase, move, windows, axes, *shapes_of(array), result)
@@ -63,7 +63,7 @@ def fold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 def _are_blocks(lead: Sequence[int], windows: Sequence[Windows]) -> bool:
     """Whether squares that lie side by side fill two dimensions, behind one of channels: depth and space."""
-    fill = all(one.are_tiles and not one.start and one.count * one.window == one.size for one in windows)
+    fill = all(dim.are_tiles and not dim.start and dim.count * dim.window == dim.size for dim in windows)
     return len(lead) > 0 and len(windows) == 2 and windows[0].window == windows[1].window and fill
 
 
@@ -78,20 +78,20 @@ def unfold_slices(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 def _fold(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """The sums in wide types, all at once if windows have few elements."""
     lead, count = array.ndim - 2 * len(windows), len(windows)
-    if prod(one.window for one in windows) <= FEW and _are_addable(windows):
+    if prod(dim.window for dim in windows) <= FEW and _are_addable(windows):
         return add_slices(partial(_element, array, lead), range(lead, lead + count), windows)
-    for d, one in enumerate(windows):
-        array = _fold_along(array, lead, array.ndim - count + d, one)
+    for d, dim in enumerate(windows):
+        array = _fold_along(array, lead, array.ndim - count + d, dim)
     return array
 
 
 def _are_addable(windows: Sequence[Windows]) -> bool:
-    """Whether sums of slices make them; tiles are no sums."""
-    return are_sliceable(windows) and have_few_phases(windows) and not any(one.are_tiles for one in windows)
+    """Whether sums of slices make the result; side by side, windows are not added up."""
+    return are_sliceable(windows) and have_few_phases(windows) and not any(dim.are_tiles for dim in windows)
 
 
 def _element(array: jax.Array, lead: int, numbers: tuple[int, ...]) -> jax.Array:
-    """Without the first dimensions from `lead` on: what is at these numbers there."""
+    """The elements at these numbers along the dimensions from `lead` on."""
     for number in numbers:
         array = lax.index_in_dim(array, number, lead, keepdims=False)
     return array.astype(wide_type(array.dtype))
@@ -146,8 +146,8 @@ def slices_of(array: jax.Array, axis: int, windows: Windows) -> list[jax.Array]:
         first, end, start = windows.inside(number)
         limit = start + (end - first - 1) * windows.stride + 1 if end > first else start
         stride = min(windows.stride, max(windows.size, 1))
-        found = lax.slice_in_dim(array, start, limit, stride, axis)
-        return _pad(found, axis, first, windows.count - end)
+        elements = lax.slice_in_dim(array, start, limit, stride, axis)
+        return _pad(elements, axis, first, windows.count - end)
 
     return [part(number) for number in range(windows.window)]
 
@@ -167,7 +167,7 @@ def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) ->
 
 
 def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
-    """Each element reads those that are added up to it: at most one of each run of `steps` numbers."""
+    """Each element gathers the elements that are added up to it: at most one of each run of `steps` numbers."""
     at, elements = windows.positions(), windows.window * windows.count
     inside = (at >= 0) & (at < windows.size)
     numbers, _ = np.nonzero(inside)

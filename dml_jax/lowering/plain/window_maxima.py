@@ -1,4 +1,4 @@
-"""The greatest element of each window and its number there, in one pass that compares the elements in turn."""
+"""Max pooling with indices: the maximum of each window and its place there, in one pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jax import lax
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_guarded_bits
-from ..values.orders import Order, by_integers, by_value
+from ..values.comparisons import Order, by_integers, by_value
 from .window_slices import groups, numbers_of, read_slices, spread_slices
 from .windows import Windows
 
@@ -30,31 +30,31 @@ def greatest_in_windows(array: jax.Array, windows: Sequence[Windows]) -> tuple[j
     Of a window in the padding alone these are the least number and -1. The windows must be sliceable.
     """
 
-    def found(order_of: Callable[[Any], Order]) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+    def search(order_of: Callable[[Any], Order]) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
         return lambda array: find(array, windows, order_of(array.dtype))
 
     # Not `by_platform`, which is for one array. By meaning: XLA:CPU takes subnormal floats for equal. On a GPU both are
     # right, and a comparison of floats is one instruction, of integer images several.
-    return lax.platform_dependent(array, cuda=found(by_value), rocm=found(by_value), default=found(by_integers))
+    return lax.platform_dependent(array, cuda=search(by_value), rocm=search(by_value), default=search(by_integers))
 
 
 def find(array: jax.Array, windows: Sequence[Windows], order: Order) -> tuple[jax.Array, jax.Array]:
-    """Where windows have many elements, along the last dimension first: the first of equals has the least number."""
+    """Maxima and their numbers; large windows along the last dimension first, so that the first of equals wins."""
     axes = range(array.ndim - len(windows), array.ndim)
     image, number, first, inner = order.image(array), None, np.zeros((), np.int64), 1
     # As wide as images where that is enough: vectors have as many of both then.
-    width = max(_bytes_of(prod(one.window for one in windows)), min(image.dtype.itemsize, 4))
+    width = max(_bytes_of(prod(dim.window for dim in windows)), min(image.dtype.itemsize, 4))
     for some_axes, some in reversed(groups(axes, windows, FEW_COMPARED)):
         within = inner
-        for axis, one in reversed([*zip(some_axes, some, strict=True)]):
-            first = first + _along(axis, array.ndim, one.first_inside() * within)
-            within *= one.window
+        for axis, dim in reversed([*zip(some_axes, some, strict=True)]):
+            first = first + _along(axis, array.ndim, dim.first_inside() * within)
+            within *= dim.window
         image, number = _find_along(image, number, first.astype(f"int{8 * width}"), inner, some_axes, some, order)
         inner = within
     assert number is not None
     number = number.astype(f"int{8 * _bytes_of(inner)}")
-    for axis, one in zip(axes, windows, strict=True):
-        if (is_padding := one.sizes_inside() == 0).any():
+    for axis, dim in zip(axes, windows, strict=True):
+        if (is_padding := dim.sizes_inside() == 0).any():
             number = jnp.where(_along(axis, array.ndim, is_padding), number.dtype.type(-1), number)
     return order.element(image), number
 
@@ -81,17 +81,17 @@ def _find_along(
     images = read_slices(image, axes, windows, order.least)
     numbers = read_slices(number, axes, windows) if number is not None else repeat(first.dtype.type(0))
     best = jnp.asarray(order.least)
-    best_key, found = order.key(best), jnp.asarray(first)
+    best_key, best_number = order.key(best), jnp.asarray(first)
     for each, (slices, within) in enumerate(zip(images, numbers, strict=False)):
         key = order.key(slices)
         exceeds = order.is_greater(key, best_key)
         best, best_key = jnp.where(exceeds, slices, best), jnp.maximum(key, best_key)
-        found = jnp.where(exceeds, within + first.dtype.type(each * inner), found)
-    return best, found
+        best_number = jnp.where(exceeds, within + first.dtype.type(each * inner), best_number)
+    return best, best_number
 
 
 def _bytes_of(count: int) -> int:
-    """Of integers for so many numbers."""
+    """Bytes of an integer that counts to this number."""
     return next(n for n in (1, 2, 4) if count < 2 ** (8 * n - 1))
 
 
@@ -101,7 +101,7 @@ def _along(axis: int, rank: int, numbers: np.ndarray) -> np.ndarray:
 
 
 def pick_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """Of each window over the last dimensions the element with a number, 0 if there is none; linear in the array."""
+    """The element of each window with a given number, 0 if there is none; linear in the array."""
     axes = range(array.ndim - len(windows), array.ndim)
 
     def pick(number: jax.Array, array: jax.Array) -> jax.Array:
@@ -132,5 +132,5 @@ def put_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Window
     def back(number: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [pick_in_windows(number, cotangent, windows)]
 
-    result = jax.ShapeDtypeStruct((*array.shape[: axes[0]], *(one.size for one in windows)), array.dtype)
+    result = jax.ShapeDtypeStruct((*array.shape[: axes[0]], *(dim.size for dim in windows)), array.dtype)
     return linear(plain, back, result)(number, array)

@@ -42,31 +42,31 @@ SliceOf = Callable[[tuple[int, ...]], jax.Array]
 
 def are_sliceable(windows: Sequence[Windows]) -> bool:
     """Whether the slices are few along each dimension, and the padding is not most of what they are slices of."""
-    return all(one.window <= MOST_SLICES and one.padded <= 2 * (one.size + one.count) for one in windows)
+    return all(dim.window <= MOST_SLICES and dim.padded <= 2 * (dim.size + dim.count) for dim in windows)
 
 
 def have_few_phases(windows: Sequence[Windows]) -> bool:
-    """Whether windows are not so far apart that what is between them is most of what `_add_placed` makes."""
-    return prod(one.stride for one in windows) <= MOST_PHASES
+    """Whether windows are so close that the gaps between them are not most of the result of `_add_placed`."""
+    return prod(dim.stride for dim in windows) <= MOST_PHASES
 
 
 def groups(axes: Sequence[int], windows: Sequence[Windows], few: int = FEW) -> list[Group]:
     """Dimensions whose slices are taken at once: all if windows have few elements, else each on its own, in order."""
-    if prod(one.window for one in windows) <= few:
+    if prod(dim.window for dim in windows) <= few:
         return [(axes, windows)]
-    return [([axis], [one]) for axis, one in zip(axes, windows, strict=True)]
+    return [([axis], [dim]) for axis, dim in zip(axes, windows, strict=True)]
 
 
 def numbers_of(windows: Sequence[Windows]) -> Iterator[tuple[int, ...]]:
     """The numbers of the elements of a window along its dimensions, in row-major order."""
-    return product(*(range(one.window) for one in windows))
+    return product(*(range(dim.window) for dim in windows))
 
 
 def pad(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill: Any) -> jax.Array:
     """The dimensions with the padding of their windows."""
     edges = [(0, 0, 0)] * array.ndim
-    for axis, one in zip(axes, windows, strict=True):
-        edges[axis] = (one.start, one.end, 0)
+    for axis, dim in zip(axes, windows, strict=True):
+        edges[axis] = (dim.start, dim.end, 0)
     return lax.pad(array, jnp.asarray(fill, array.dtype), edges)
 
 
@@ -80,10 +80,10 @@ def read_slices(
     whole = array if padded else pad(array, axes, windows, fill)
     for numbers in numbers_of(windows):
         start, limit, strides = [0] * whole.ndim, [*whole.shape], [1] * whole.ndim
-        for axis, one, number in zip(axes, windows, numbers, strict=True):
-            start[axis] = number * one.dilation
-            limit[axis] = start[axis] + (one.count - 1) * one.stride + 1
-            strides[axis] = min(one.stride, max(one.padded, 1))
+        for axis, dim, number in zip(axes, windows, numbers, strict=True):
+            start[axis] = number * dim.dilation
+            limit[axis] = start[axis] + (dim.count - 1) * dim.stride + 1
+            strides[axis] = min(dim.stride, max(dim.padded, 1))
         yield lax.slice(whole, start, limit, strides)
 
 
@@ -93,8 +93,8 @@ def add_slices(slice_of: SliceOf, axes: Sequence[int], windows: Sequence[Windows
     def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
         slices = slice_of(numbers)
         edges = [(0, 0, 0)] * slices.ndim
-        for axis, one, shift in zip(axes, windows, shifts, strict=True):
-            edges[axis] = (shift, one.turns - shift - one.count, 0)
+        for axis, dim, shift in zip(axes, windows, shifts, strict=True):
+            edges[axis] = (shift, dim.turns - shift - dim.count, 0)
         return lax.pad(slices, jnp.zeros((), slices.dtype), edges)
 
     return _add_placed(placed, axes, windows)
@@ -107,7 +107,7 @@ def spread_slices(
     axes: Sequence[int],
     windows: Sequence[Windows],
 ) -> jax.Array:
-    """The same where slices are computed from the same arrays, which are padded once.
+    """As `add_slices`, of slices that are computed from the same arrays, which are padded once.
 
     Args:
       slice_of: takes the numbers of an element and arrays of all windows, elementwise; makes 0 of `fills`.
@@ -116,17 +116,17 @@ def spread_slices(
       axes: of the windows.
       windows: along each of them.
     """
-    shifts = [[(number * one.dilation - one.start) // one.stride for number in range(one.window)] for one in windows]
+    shifts = [[(number * dim.dilation - dim.start) // dim.stride for number in range(dim.window)] for dim in windows]
     edges = [(0, 0, 0)] * arrays[0].ndim
-    for axis, one, some in zip(axes, windows, shifts, strict=True):
-        edges[axis] = (max(some), one.turns - min(some) - one.count, 0)
+    for axis, dim, some in zip(axes, windows, shifts, strict=True):
+        edges[axis] = (max(some), dim.turns - min(some) - dim.count, 0)
     whole = [lax.pad(array, jnp.asarray(fill, array.dtype), edges) for array, fill in zip(arrays, fills, strict=True)]
 
     def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
         start, limit = [0] * whole[0].ndim, [*whole[0].shape]
-        for axis, one, shift in zip(axes, windows, shifts, strict=True):
+        for axis, dim, shift in zip(axes, windows, shifts, strict=True):
             start[axis] = edges[axis][0] - shift
-            limit[axis] = start[axis] + one.turns
+            limit[axis] = start[axis] + dim.turns
         return slice_of(numbers, *(lax.slice(array, start, limit) for array in whole))
 
     return _add_placed(placed, axes, windows)
@@ -139,9 +139,9 @@ def _add_placed(
 
     Windows that are s apart have elements of s phases, each of which is a sum of slices; they are interleaved then.
     """
-    phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(one.stride) for one in windows))}
+    phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(dim.stride) for dim in windows))}
     for numbers in numbers_of(windows):
-        at = [divmod(n * one.dilation - one.start, one.stride) for n, one in zip(numbers, windows, strict=True)]
+        at = [divmod(n * dim.dilation - dim.start, dim.stride) for n, dim in zip(numbers, windows, strict=True)]
         phases[tuple(phase for _, phase in at)].append(placed(numbers, [shift for shift, _ in at]))
     nothing = jnp.zeros_like(next(slices[0] for slices in phases.values() if slices))
     return _interleave([reduce(add, slices or [nothing]) for slices in phases.values()], axes, windows)
@@ -151,10 +151,10 @@ def _interleave(phases: Sequence[jax.Array], axes: Sequence[int], windows: Seque
     """One array whose elements are taken from phases in turn, without those beyond the sizes."""
     if len(phases) == 1:
         return phases[0]
-    shape, strides = phases[0].shape, [one.stride for one in windows]
+    shape, strides = phases[0].shape, [dim.stride for dim in windows]
     apart = jnp.stack(phases).reshape(*strides, *shape)
     order = [d for axis in range(len(shape)) for d in (len(axes) + axis, *(i for i, a in enumerate(axes) if a == axis))]
     sizes, limits = [*shape], [*shape]
-    for axis, one in zip(axes, windows, strict=True):
-        sizes[axis], limits[axis] = one.turns * one.stride, one.size
+    for axis, dim in zip(axes, windows, strict=True):
+        sizes[axis], limits[axis] = dim.turns * dim.stride, dim.size
     return lax.slice(apart.transpose(order).reshape(sizes), [0] * len(shape), limits)

@@ -20,16 +20,16 @@ def sum_windows(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows
     """The sum of each window over some dimensions, in an order that is left open."""
 
     if not are_sliceable(windows) or not have_few_phases(windows):
-        for axis, one in zip(axes, windows, strict=True):
-            array = unfold_axis(array, axis, one).sum(0, dtype=array.dtype)
+        for axis, dim in zip(axes, windows, strict=True):
+            array = unfold_axis(array, axis, dim).sum(0, dtype=array.dtype)
         return array
 
     def forward(_: None, array: jax.Array) -> jax.Array:
-        is_padded = all(one.stride == 1 for one in windows)  # of windows that are apart, sums of rows leave less to pad
+        is_padded = all(dim.stride == 1 for dim in windows)  # of windows that are apart, sums of rows leave less to pad
         array = pad(array, axes, windows, 0) if is_padded else array
-        for axis, one in zip(axes, windows, strict=True):
+        for axis, dim in zip(axes, windows, strict=True):
             is_alone = not is_padded and axis < array.ndim - 1
-            each = slices_of(array, axis, one) if is_alone else read_slices(array, [axis], [one], padded=is_padded)
+            each = slices_of(array, axis, dim) if is_alone else read_slices(array, [axis], [dim], padded=is_padded)
             array = reduce(add, each)
         return array
 

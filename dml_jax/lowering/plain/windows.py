@@ -1,4 +1,4 @@
-"""Sliding windows along a dimension: how many there are, and where their elements are."""
+"""Sliding windows along a dimension: size, stride, dilation and padding, and how many windows there are."""
 
 from __future__ import annotations
 

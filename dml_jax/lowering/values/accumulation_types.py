@@ -1,4 +1,4 @@
-"""The types in which numbers of narrow types are added and multiplied."""
+"""Accumulation types: float16 and bfloat16 are added and multiplied in float32, and rounded once."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ __all__ = ["computed_type", "narrow_apart", "wide_type", "widen_apart"]
 
 
 def wide_type(dtype: Any) -> Any:
-    """In which numbers of a type are added and multiplied: float32 for narrower floats."""
+    """The type in which numbers of a type are added and multiplied: float32 for narrower floats."""
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return np.dtype(np.float32) if is_narrow else dtype
 
 
 def computed_type(dtype: Any) -> Any:
-    """The same, and eight bits at least for integers: XLA:GPU ends the process over scans of fewer."""
+    """As `wide_type`, but integers have at least eight bits: XLA:GPU crashes in scans of narrower ones."""
     if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
         return jnp.uint8 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int8
     return wide_type(dtype)

@@ -1,4 +1,4 @@
-"""What types of numbers need: elements that XLA would change move as integers, and indices have bits enough."""
+"""Bit-exact movement: elements that XLA would change move as integers. Index types of enough bits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def has_two_bits(dtype: Any) -> bool:
 
 
 def is_float(dtype: Any) -> bool:
-    """Devices add up what each has read of a sharded table, and -0.0 + 0.0 is 0.0."""
+    """Whether elements are floats: devices add up what each reads of a sharded table, and -0.0 + 0.0 is 0.0."""
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits == 8 * dtype.itemsize
 
 
@@ -120,7 +120,7 @@ def carry_bits(
 
 
 def fence(move: Move) -> Move:
-    """Keeps casts out of what moves on CPUs: XLA takes casts back that surround it, and moves floats.
+    """Keeps casts apart from a move on CPUs: XLA removes casts that surround it, and moves floats.
 
     Those it quiets, flushes if they are subnormal, and moves one by one.
     """
@@ -163,6 +163,6 @@ def hide_constant(value: Any) -> jax.Array:
 
 
 def never_one(integer: jax.Array) -> jax.Array:
-    """0, which neither XLA nor LLVM finds out: one of two neighbouring integers is even."""
+    """0, computed so that neither XLA nor LLVM knows: one of two neighbouring integers is even."""
     number = integer.astype(jnp.uint32)
     return number * (number + 1) & 1

@@ -1,4 +1,4 @@
-"""Checks that checkify sees and nothing else: no program computes them, and no export has to name their effects."""
+"""Checks that only jax.experimental.checkify sees: no other program computes them, and exports lack their effects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

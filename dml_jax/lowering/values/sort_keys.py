@@ -1,4 +1,4 @@
-"""Numbers as integers of the same order, and back."""
+"""Sort keys: numbers as integers of the same order, and back."""
 
 from typing import Any, Literal
 
@@ -61,5 +61,5 @@ def float_in_order(x: jax.Array) -> jax.Array:
 
 
 def in_order_of_bits(bits: jax.Array) -> jax.Array:
-    """All bits but the sign, of what is negative; its own inverse."""
+    """Flips all bits but the sign of negative numbers; its own inverse."""
     return jnp.where(bits < 0, bits ^ np.asarray(jnp.iinfo(bits.dtype).max, bits.dtype), bits)

@@ -1,4 +1,4 @@
-"""Narrow elements as lanes of 32-bit words, wide ones as two: XLA:GPU moves words at up to four times the rate."""
+"""32-bit words: narrow elements as lanes of a word, 8-byte elements as two words."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -124,7 +124,7 @@ def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
-    """The same of any sizes: a word that is not full at the end is filled up and cut, by a pass at a copy's speed."""
+    """As `join_lanes`, of any size: the last word is padded, and cut by one more pass at the speed of a copy."""
     flat, rest = integers.reshape(-1), -integers.size % lanes(dtype)
     if not rest:
         return join_lanes(flat, dtype).reshape(integers.shape)
@@ -135,7 +135,7 @@ def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """What `join_lanes` returns, of numbers that fill words wherever rows end: a word is the sum of a window.
+    """As `join_lanes`, of any rows that fill words together: each word is the sum of a window.
 
     XLA:GPU fuses a window with what makes its elements, so that the thread that writes a word reads them. The lanes of
     `join_lanes` it may store first, as arrays of words: it rates the costs of that differently from size to size.

@@ -1,4 +1,4 @@
-"""Borders of copies read where each result comes from: a GPU computes places faster than it chooses among pieces.
+"""Padding with copies on GPUs as one gather: a GPU computes indices faster than it selects among pieces.
 
 Of [10, 11, 12] with a border of two elements, reflected, result i comes from place |i - 2|, from the other end beyond
 the last one: the places are [2, 1, 0, 1, 2, 1, 0], and one gather reads [12, 11, 10, 11, 12, 11, 10]. A concatenation
@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.borders import source_of
+from ..plain.border_sources import source_of
 from ..plain.gather import Read
+from ..plain.gather_slices import Slices
 from ..plain.moves import MoveCase
 from ..plain.pad import Border
-from ..plain.slices import Slices
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
@@ -34,7 +34,7 @@ def _gather(case: MoveCase) -> Move | None:
 
 
 def _pays(case: MoveCase) -> bool:
-    """Pieces of even sizes along one dimension XLA puts together by twos of narrow elements."""
+    """XLA:GPU concatenates pieces of even sizes along one dimension fast: by two narrow elements at a time."""
     if case.devices > 1 or not isinstance(case.move, Border):
         return False
     start, end, axes = case.move.start, case.move.end, case.move.axes

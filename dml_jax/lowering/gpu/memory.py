@@ -1,4 +1,4 @@
-"""Costs of a permutation that a GPU fuses with what reads and writes it: which memory a warp reads, and by which tiles.
+"""Quantities of NVIDIA GPUs, and what a transpose costs: which sectors a warp reads, and whether XLA:GPU tiles it.
 
 A warp writes 128 bytes at once and reads sectors of 32. The first 128 bytes of the transpose of bytes [1000, 5] lie 5
 apart, in 20 sectors: most of what is read is read again for other rows. Those of bytes [5, 1000] lie in 5 runs of 26.
@@ -8,10 +8,11 @@ from math import prod
 
 from ..plain.permute import PermuteCase
 
-__all__ = ["SECTOR", "WARP", "is_scattered", "is_tiled"]
+__all__ = ["BURST", "CACHE", "SECTOR", "WARP", "WORD", "is_reread", "is_scattered", "is_tiled"]
 
-WARP = 32  # threads that load and store together
-SECTOR = 32  # bytes that memory reads at once
+WARP, WORD = 32, 4  # threads that load and store together; bytes that each of them does in the time of one
+SECTOR, BURST = 32, 64  # bytes that the second cache gives a warp at once, and memory the second cache
+CACHE = 2**25  # bytes that the second cache of a large GPU holds, for one kernel
 MANY = 16  # sectors for a line of 128 bytes: of more a quarter of what is read is used
 TILE = 2**14  # elements of the largest tile of whole rows that XLA:GPU gives to Triton
 
@@ -29,3 +30,13 @@ def is_tiled(case: PermuteCase) -> bool:
     """Whether XLA:GPU tiles the transpose although it fuses the split with it: all are by powers of two, and fit."""
     last, shown = case.sides
     return last * min(shown, WARP) <= TILE and all(size.bit_count() == 1 for size in case.divisors)
+
+
+def is_reread(case: PermuteCase) -> bool:
+    """Whether a sector has left the second cache before the element behind the one that was read is read, too.
+
+    The transpose of 2-byte elements [2**24, 4] writes 2**24 of them in between, and reads 8 bytes for each: all again.
+    """
+    between = case.order[case.order.index(len(case.order) - 1) + 1 :]
+    step = prod(case.sizes[case.order[-1] + 1 :]) * case.itemsize
+    return prod(case.sizes[d] for d in between) * min(step, SECTOR) > CACHE

@@ -1,4 +1,4 @@
-"""`Slices`: which slices of a table indices address, as facts that every form asks, and as lax's dimension numbers."""
+"""Dimension numbers of gathers and scatters: which slices of a table the indices address."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +37,12 @@ class Slices:
 
     @property
     def kind(self) -> str:
-        """What one tuple addresses: a slice, an element where the other axes go along, or one that a tuple names."""
+        """A tuple addresses a slice, an element while the other axes go along, or an element by all axes."""
         return "slices" if self.whole else "elements" if len(self.indexed) == 1 else "tuples"
 
     @property
     def reads(self) -> lax.GatherDimensionNumbers:
-        """What lax.gather wants."""
+        """Dimension numbers for lax.gather."""
         return lax.GatherDimensionNumbers(
             offset_dims=self.placed,
             collapsed_slice_dims=self.indexed,
@@ -53,7 +53,7 @@ class Slices:
 
     @property
     def writes(self) -> lax.ScatterDimensionNumbers:
-        """What lax.scatter wants."""
+        """Dimension numbers for lax.scatter."""
         return lax.ScatterDimensionNumbers(
             update_window_dims=self.placed,
             inserted_window_dims=self.indexed,

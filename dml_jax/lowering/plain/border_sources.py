@@ -1,4 +1,4 @@
-"""What a border of copies is made of: where each element comes from, or runs of elements one after the other."""
+"""Sources of the elements of a reflected, repeated or periodic border: one by one, or in runs."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,7 +7,7 @@ from jax import lax
 
 __all__ = ["PERIODS", "Run", "cut_runs", "source_of"]
 
-# What repeats: runs of elements, first, end, and whether they are in reverse order, by the size of a dimension.
+# The period by the size of a dimension: runs of elements, as first, end, and whether they are in reverse order.
 Run = tuple[int, int, bool]
 PERIODS: Mapping[str, Callable[[int], list[Run]]] = {
     "reflection": lambda n: [(0, n, False), (1, n - 1, True)],
@@ -28,12 +28,12 @@ def source_of(mode: str, i: jax.Array, start: int, n: int) -> jax.Array:
 
 
 def cut_runs(period: list[Run], first: int, end: int) -> list[Run]:
-    """The runs of [first, end) of what repeats for ever."""
-    found, at = [], 0
+    """The runs between `first` and `end` of the period, repeated without end."""
+    runs, at = [], 0
     while at < end:
         for low, high, is_reversed in period:
             skipped, left = max(0, first - at), max(0, at + high - low - end)
             at += high - low
             if skipped + left < high - low:
-                found.append((low + left, high - skipped, True) if is_reversed else (low + skipped, high - left, False))
-    return found
+                runs.append((low + left, high - skipped, True) if is_reversed else (low + skipped, high - left, False))
+    return runs

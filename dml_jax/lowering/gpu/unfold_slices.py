@@ -1,4 +1,4 @@
-"""Sliding windows as slices of one padded array on GPUs: one kernel reads the elements of all numbers.
+"""Unfold (im2col) on GPUs as slices of one padded array, which one kernel reads.
 
 Windows of 2 x 2 elements of [[1, 2, 3], [4, 5, 6]] have the elements [[1, 2]], [[2, 3]], [[4, 5]] and [[5, 6]], four
 slices. Dimension by dimension, the two rows [[1, 2, 3]] and [[4, 5, 6]] would be written to memory and read again.
@@ -27,9 +27,9 @@ def _unfold(case: WindowCase) -> Move | None:
 
 
 def _pays(case: WindowCase) -> bool:
-    """Each thread of the kernel asks which of the slices has its element."""
-    is_short = prod(one.window for one in case.windows) <= FEW
-    return is_short and not any(one.are_tiles for one in case.windows)
+    """Slices pay while they are few: each thread of the kernel looks for the slice that has its element."""
+    is_short = prod(dim.window for dim in case.windows) <= FEW
+    return is_short and not any(dim.are_tiles for dim in case.windows)
 
 
 VARIANTS = (Variant("slices", "unfold", "cuda", _unfold, _pays),)

@@ -1,32 +1,33 @@
-"""Writes of a permutation of rows as reads on GPUs: each row of the result has one update, which it reads itself.
+"""Scatters of permuted rows as gathers on GPUs: each row of the result reads its one update.
 
 Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0. So
 nothing is filled with zeros first, and narrow numbers are read by words.
 """
 
+from functools import partial
+
 import jax
 
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import from_words, lanes, to_words
+from .memory import BURST
 
 __all__ = ["VARIANTS"]
 
-BURST = 64  # bytes that the memory of a GPU gives at once: a read of fewer wastes the others
-
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
-    rows = case.rows
-    return (lambda indices, updates: rows.unfold(_read(rows, indices, updates))) if case.is_permutation else None
+    return partial(_read, case.rows) if case.is_permutation else None
 
 
 def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
     source, folded = rows.source_of_each(indices), rows.fold_updates(updates)
     if rows.width % lanes(updates.dtype):
-        return folded.at[source].get(mode="promise_in_bounds")
-    return from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype)
+        return rows.unfold(folded.at[source].get(mode="promise_in_bounds"))
+    return rows.unfold(from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype))
 
 
+# A read of fewer bytes than memory gives at once wastes the others.
 VARIANTS = (Variant("inverse", "scatter_reduce", "cuda", _read_inverse, lambda case: case.row_bytes >= BURST),)

@@ -1,4 +1,4 @@
-"""Convolutions as slices on CPUs: XLA fuses slices of one array into one loop.
+"""Depthwise convolutions on CPUs as sums of slices: XLA fuses slices of one array into one loop.
 
 A depthwise convolution is a sum of slices, each times a number of the filter. LLVM vectorises that loop. The filter
 [1, 10] over [1, 2, 3, 4]:
@@ -41,16 +41,16 @@ def _pays(case: ConvolutionCase) -> bool:
 
 
 def _scale_slices(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:
-    """Each channel times one number per element of its filters, moved and added up."""
-    (count, made), groups, wide = (x.shape[0], w.shape[0]), case.call.groups, wide_type(x.dtype)
+    """Sums the slices of each channel, each slice multiplied by one element of its filters."""
+    (count, outputs), groups, wide = (x.shape[0], w.shape[0]), case.call.groups, wide_type(x.dtype)
     counts = case.call.y.shape[2:]
-    numbers = jnp.moveaxis(w.astype(wide).reshape(groups, made // groups, -1), 2, 0)
+    numbers = jnp.moveaxis(w.astype(wide).reshape(groups, outputs // groups, -1), 2, 0)
     slices = read_slices(x.astype(wide), range(2, x.ndim), case.call.windows)
     scaled = (
         each[:, :, None] * number[None, ..., *(None,) * len(counts)]
         for each, number in zip(slices, numbers, strict=True)
     )
-    return reduce(add, scaled).astype(x.dtype).reshape(count, made, *counts)
+    return reduce(add, scaled).astype(x.dtype).reshape(count, outputs, *counts)
 
 
 def _split_groups(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:

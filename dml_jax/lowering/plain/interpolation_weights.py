@@ -1,4 +1,4 @@
-"""Neighbors of positions along one dimension, and how much each counts: nearest, linear, cubic, antialiased.
+"""Indices and weights of interpolation along one dimension: nearest, linear, cubic, antialiased.
 
 At 1.5, of elements 0 to 3, [10, 20, 30, 70]        weights                                 result
 nearest                                             0, 0, 1, 0                              30
@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from .cubic import far, near
+from .cubic_weights import far, near
 from .resampling import Interpolation
 
 __all__ = ["Kernel", "ResampleMode", "linear_interpolation"]
@@ -34,7 +34,7 @@ RADIUS = {"nearest": 1, "linear": 1, "cubic": 2}
 
 @dataclass(frozen=True)
 class Kernel:
-    """How the elements around a position make one.
+    """A kernel of interpolation: how the elements around a position are weighted.
 
     Args:
       mode: "nearest", "linear" or "cubic".
@@ -56,7 +56,7 @@ class Kernel:
         return ceil(RADIUS[self.mode] / self._narrowing(scale))
 
     def interpolation(self, x: np.ndarray, size: int, scale: float) -> Interpolation:
-        """Those of positions `x`, float32 or float64, among `size` elements that are scaled by `scale`."""
+        """Indices and weights for positions `x`, float32 or float64, in `size` elements that are scaled by `scale`."""
         if self.mode == "nearest":
             return Interpolation(size, _clamped(ROUNDED[self.rounding](x), size)[None])
         narrowing = self._narrowing(scale)
@@ -102,5 +102,5 @@ def linear_interpolation(x: np.ndarray, size: int) -> Interpolation:
 
 
 def _clamped(whole: np.ndarray, size: int) -> np.ndarray:
-    """As indices; what no integer holds never becomes one."""
+    """Clamps positions to indices, before they become integers: NaN and huge floats have none."""
     return np.minimum(np.clip(whole, 0, np.float32(size)).astype(np.int64), size - 1)

@@ -1,4 +1,4 @@
-"""Permutations and repeats on CPUs, one half or copy of the result after the other.
+"""Transposes and tiling on CPUs as a concatenation of two halves, or of all copies.
 
 XLA:CPU fuses a transpose or a broadcast with a reshape that splits or merges dimensions, and then moves single
 elements. Halves that it concatenates it fuses just so, but compiles to loops over vectors, and stores nothing in
@@ -36,7 +36,7 @@ def _repeat(case: MoveCase) -> Move | None:
 
 
 def _has_long_rows(case: MoveCase) -> bool:
-    """Of wide elements a broadcast loops over vectors too; images of narrow floats pass a loop of their own.
+    """XLA:CPU broadcasts wide elements by vectors anyway, and narrow floats pass a loop of their own as integers.
 
     A second dimension that is repeated would make a temporary.
     """
@@ -48,7 +48,7 @@ def _has_long_rows(case: MoveCase) -> bool:
 
 
 def _concatenate(tile: Tile, _: None, array: jax.Array) -> jax.Array:
-    """The last dimension first, so that few bytes move often."""
+    """Starts with the last dimension, so that the small arrays are the ones that are copied often."""
     for axis, count in reversed([*enumerate(tile.repeats)]):
         array = lax.concatenate([array] * count, axis) if count > 1 else array
     return array

@@ -1,4 +1,4 @@
-"""A scatter as rows: updates of one row each, written to the rows of a table by their numbers."""
+"""A scatter as updates of whole rows: a table of rows, the index of a row for each update, and the updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from jax import lax
 
 from ...errors import ConstraintError
 from ..partition import TableShards
-from .slices import Slices
+from .gather_slices import Slices
 
 __all__ = ["Rows", "Write", "check_sortable"]
 
@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def slices(self) -> Slices:
-        """Those of the write."""
+        """The dimension numbers of the write."""
         return self.write.slices
 
     @property
@@ -111,8 +111,8 @@ class Rows:
     def fold_updates(self, updates: jax.Array) -> jax.Array:
         """The updates as (number, width)."""
         window = self.slices.placed
-        kept = [d for d in range(updates.ndim) if d not in window]
-        return updates.transpose(*kept, *window).reshape(prod(updates.shape[d] for d in kept), self.width)
+        others = [d for d in range(updates.ndim) if d not in window]
+        return updates.transpose(*others, *window).reshape(prod(updates.shape[d] for d in others), self.width)
 
     def row_of_each(self, indices: jax.Array) -> jax.Array:
         """The number of the row that each update writes; `count` for one that is dropped."""
@@ -125,7 +125,7 @@ class Rows:
         return jnp.zeros_like(numbers).at[at].set(numbers, mode="promise_in_bounds", unique_indices=True)
 
     def element_of_each(self, indices: jax.Array) -> jax.Array:
-        """The same for rows of one element, in the order in which the table stores them."""
+        """As `source_of_each`, for rows of one element, in the order in which the table stores them."""
         strides = _strides(self.shape)
         return self._numbers(indices, [strides[d] for d in self.row_dims])
 
@@ -144,7 +144,7 @@ class Rows:
 
 
 def check_sortable(what: str, indices: Any, shape: tuple[Any, ...], write: Write) -> None:
-    """Refuses what cannot be sorted by the number of its row.
+    """Refuses updates that cannot be sorted by row: rows without a number of 31 bits.
 
     Raises:
       ConstraintError: a size is symbolic, or there are 2**31 elements or updates.

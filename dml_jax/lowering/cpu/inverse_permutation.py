@@ -1,13 +1,15 @@
-"""Writes of a permutation of rows as reads on CPUs: XLA:CPU scatters in one thread, and gathers in all of them.
+"""Scatters of permuted rows as gathers on CPUs: XLA:CPU scatters in one thread, and gathers in all of them.
 
 Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0.
 """
 
+from functools import partial
+
 import jax
 from jax import lax
 
-from ..plain.rows import Rows
 from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
@@ -17,17 +19,15 @@ __all__ = ["VARIANTS"]
 
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
-    rows = case.rows
-    return (lambda indices, updates: rows.unfold(_read(rows, indices, updates))) if case.is_permutation else None
+    return partial(_read, case.rows) if case.is_permutation else None
 
 
 def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    return _read_rows(rows.source_of_each(indices), rows.fold_updates(updates))
+    @as_bits
+    def read(source: jax.Array, updates: jax.Array) -> jax.Array:
+        return updates.at[lax.optimization_barrier(source)].get(mode="promise_in_bounds")  # else one per element
 
-
-@as_bits
-def _read_rows(source: jax.Array, rows: jax.Array) -> jax.Array:
-    return rows.at[lax.optimization_barrier(source)].get(mode="promise_in_bounds")  # else numbered for every element
+    return rows.unfold(read(rows.source_of_each(indices), rows.fold_updates(updates)))
 
 
 def _pays(case: ScatterReduceCase) -> bool:

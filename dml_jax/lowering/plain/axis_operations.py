@@ -1,6 +1,6 @@
-"""Operations along axes of one array, such as sums and softmax, and how parts of the array make the same together.
+"""Reductions and softmax along axes, computed from the whole array or combined from its parts.
 
-The greatest number of [3, 1, 4, 1, 5] is that of the greatest ones of [3, 1, 4] and [1, 5], which are 4 and 5.
+The maximum of [3, 1, 4, 1, 5] is the greater of the maxima of [3, 1, 4] and [1, 5], which are 4 and 5.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..primitive import Back, Move
 from ..select import choose, known_bytes, shapes_of
 
-__all__ = ["Along", "AlongCase", "Part", "compute", "reduced"]
+__all__ = ["AxisCase", "AxisOperation", "Part", "compute", "reduced"]
 
 # Wide numbers, and where they start along each dimension, to a tree of arrays of as many dimensions.
 Part = Callable[[jax.Array, Sequence[Any]], Any]
@@ -23,7 +23,7 @@ Kind = Literal["sum", "product", "exponential", "extreme", "place", "each"]
 
 
 @dataclass(frozen=True)
-class Along:
+class AxisOperation:
     """An operation along axes.
 
     Args:
@@ -48,16 +48,16 @@ class Along:
 
 
 @dataclass(frozen=True)
-class AlongCase:
+class AxisCase:
     """One operation along axes, for what chooses how it runs.
 
     Args:
-      along: the operation.
+      operation: which one.
       input: shape and type.
       devices: among which XLA may divide an array.
     """
 
-    along: Along
+    operation: AxisOperation
     input: Any
     devices: int
 
@@ -70,22 +70,22 @@ class AlongCase:
     @property
     def plain(self) -> Move:
         """The meaning."""
-        return lambda _, x: self.along.whole(x)
+        return lambda _, x: self.operation.whole(x)
 
     @property
     def result(self) -> jax.ShapeDtypeStruct:
         """Shape and type."""
-        return self.along.result
+        return self.operation.result
 
     @cached_property
     def wide_bytes(self) -> int:
-        """Of the numbers in the type in which they are computed, or of float32 if that is narrower."""
-        return prod(self.input.shape) * max(4, jnp.dtype(self.along.wide).itemsize)
+        """Bytes of all numbers in the type in which they are computed, or in float32 if that is narrower."""
+        return prod(self.input.shape) * max(4, jnp.dtype(self.operation.wide).itemsize)
 
     @cached_property
     def axes(self) -> Sequence[int]:
-        """Those along which there are several numbers."""
-        return [axis for axis in self.along.axes if self.input.shape[axis] != 1]
+        """The axes along which there are several numbers."""
+        return [axis for axis in self.operation.axes if self.input.shape[axis] != 1]
 
     @cached_property
     def side_by_side(self) -> int:
@@ -93,17 +93,17 @@ class AlongCase:
         return prod(self.input.shape[self.axes[0] + 1 :]) if self.axes else 0
 
 
-def compute(along: Along, x: jax.Array, back: Back | None = None) -> jax.Array:
-    """The operation of an array.
+def compute(operation: AxisOperation, x: jax.Array, back: Back | None = None) -> jax.Array:
+    """Applies an operation to an array.
 
     Args:
-      along: the operation.
+      operation: which one.
       x: the array.
       back: the transpose of an operation that is linear.
     """
-    return choose("along", partial(AlongCase, along, *shapes_of(x)), back, is_opaque=False)(None, x)
+    return choose("axis_operation", partial(AxisCase, operation, *shapes_of(x)), back, is_opaque=False)(None, x)
 
 
 def reduced(x: Any, axes: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
-    """What remains of an array: one element along each of some axes."""
+    """The shape and type of a reduction with keepdims=True."""
     return jax.ShapeDtypeStruct(tuple(1 if d in axes else n for d, n in enumerate(x.shape)), dtype)

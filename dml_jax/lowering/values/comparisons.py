@@ -1,4 +1,4 @@
-"""Comparisons in which equal numbers keep their bits: zeros are equal, and so are NaNs, the greatest.
+"""Comparisons of floats that keep the bits of their results: -0.0 equals 0.0, and NaNs are equal, and the greatest.
 
 Of [-0.0, 0.0] both have the same key, by which neither is greater, and an image each, from which it is restored.
 """
@@ -77,7 +77,7 @@ def _of_integers(dtype: Any) -> Order:
 
 
 def _through(wide: Any, dtype: Any) -> Order:
-    """Of a wider type that holds all numbers."""
+    """Compares as a wider type that holds all numbers."""
     order = by_integers(wide)
     least = order.image(jnp.asarray(least_number(dtype), wide))
     return order._replace(

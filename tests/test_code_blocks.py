@@ -85,6 +85,18 @@ def blocks_of(text, page):
 BLOCKS = [block for page in PAGES for block in blocks_of(page.read_text(), page.relative_to(ROOT).as_posix())]
 
 
+WIDTH = 92  # characters that a page shows beside its side bars, 1400 pixels wide
+
+
+def test_no_line_of_code_is_cut_on_a_page():
+    """The README is no page of the site, and its commands are run line by line. ruff.toml holds docs/examples to it."""
+    shown = [block for block in BLOCKS if block.page != "README.md" and block.kind not in DIRECTIVES]
+    lines = [
+        (f"{block.page}:{block.line + i}", line) for block in shown for i, line in enumerate(block.code.splitlines())
+    ]
+    assert [place for place, line in lines if len(line) > WIDTH] == []
+
+
 # Doctests.
 
 

@@ -1,10 +1,12 @@
-"""Trains these examples with dml_jax and with plain jax.numpy: losses must agree, times are compared.
+"""Trains these examples with dml_jax and with plain jax.numpy: losses must agree, times are
+compared.
 
     python docs/examples/beside_jnp.py [--steps 20] [--size 1] [--dtype float32]
 
-Each example is loaded twice; the second time plain_jnp.py takes the place of dml_jax. Both take turns, step by step,
-and the table says how many times as fast dml_jax is, by the medians of all steps. `--size` multiplies the batch: 1
-suits a test, 64 a GPU. Weights stay in float32; `--dtype bfloat16` computes with copies of 16 bits. It needs Pillow.
+Each example is loaded twice; the second time plain_jnp.py takes the place of dml_jax. Both
+take turns, step by step, and the table says how many times as fast dml_jax is, by the
+medians of all steps. `--size` multiplies the batch: 1 suits a test, 64 a GPU. Weights stay
+in float32; `--dtype bfloat16` computes with copies of 16 bits. It needs Pillow.
 """
 
 import argparse
@@ -22,7 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 FOLDER = Path(__file__).parent
-TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}  # of losses, which sums in another order change
+TOLERANCE = {
+    "float32": 1e-3,
+    "bfloat16": 2e-2,
+}  # of losses, which sums in another order change
 
 
 class Training(NamedTuple):
@@ -52,7 +57,9 @@ def detection_head(example: ModuleType, size: int) -> Training:
     return Training(example.loss, np.zeros_like(head), batch, example.RATE)
 
 
-def routed_experts(example: ModuleType, size: int, layer: Callable[..., jax.Array]) -> Training:
+def routed_experts(
+    example: ModuleType, size: int, layer: Callable[..., jax.Array]
+) -> Training:
     """128 * size tokens, of which each goes to two of eight experts."""
     rng, width = np.random.default_rng(0), 256
     parameters = example.new_parameters(rng, width, 2 * width, experts=8)
@@ -67,7 +74,9 @@ def dropless(example: ModuleType, size: int) -> Training:
 
 def with_capacity(example: ModuleType, size: int) -> Training:
     """An expert takes a quarter more than its share, 32 * size."""
-    return routed_experts(example, size, partial(example.with_capacity, k=2, capacity=40 * size))
+    return routed_experts(
+        example, size, partial(example.with_capacity, k=2, capacity=40 * size)
+    )
 
 
 MODELS: dict[str, tuple[str, Callable[[ModuleType, int], Training]]] = {
@@ -107,7 +116,10 @@ class Trainer:
         self.seconds: list[float] = []
 
         def narrow(tree: Any) -> Any:
-            return jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
+            return jax.tree.map(
+                lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+                tree,
+            )
 
         def loss(parameters: Any, batch: tuple[Any, ...]) -> jax.Array:
             return training.loss(narrow(parameters), *narrow(batch)).astype(jnp.float32)
@@ -115,20 +127,25 @@ class Trainer:
         @jax.jit
         def step(parameters: Any, batch: tuple[Any, ...]) -> tuple[jax.Array, Any]:
             value, gradient = jax.value_and_grad(loss)(parameters, batch)
-            return value, jax.tree.map(lambda array, slope: array - training.rate * slope, parameters, gradient)
+            return value, jax.tree.map(
+                lambda array, slope: array - training.rate * slope, parameters, gradient
+            )
 
         self._step = step
 
     def step(self) -> None:
         """One step, which is waited for."""
         start = time.perf_counter()
-        value, self.parameters = jax.block_until_ready(self._step(self.parameters, self.batch))
+        value, self.parameters = jax.block_until_ready(
+            self._step(self.parameters, self.batch)
+        )
         self.seconds.append(time.perf_counter() - start)
         self.losses.append(float(value))
 
 
 def trained(name: str, steps: int, size: int, dtype: str) -> tuple[Trainer, Trainer]:
-    """A model after training with dml_jax, and in plain jax.numpy. A first step compiles, and is not counted."""
+    """A model after training with dml_jax, and in plain jax.numpy. A first step compiles,
+    and is not counted."""
     file, start = MODELS[name]
     trainers = [Trainer(start(load(file), size), dtype) for load in (loaded, in_plain_jnp)]
     for turn in range(steps + 1):
@@ -138,24 +155,39 @@ def trained(name: str, steps: int, size: int, dtype: str) -> tuple[Trainer, Trai
         del trainer.seconds[0]
     ours, plain = trainers
     if not np.allclose(ours.losses, plain.losses, rtol=TOLERANCE[dtype]):
-        raise SystemExit(f"beside_jnp: the losses of {name} differ: {ours.losses} and, in plain jnp, {plain.losses}")
+        raise SystemExit(
+            f"beside_jnp: the losses of {name} differ: {ours.losses} and, in plain jnp,"
+            f" {plain.losses}"
+        )
     return ours, plain
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Prints a row for each model."""
-    parser = argparse.ArgumentParser(description="Compares training steps with those in plain jax.numpy.")
+    parser = argparse.ArgumentParser(
+        description="Compares training steps with those in plain jax.numpy."
+    )
     parser.add_argument("--steps", type=int, default=20, help="of training, for each model")
     parser.add_argument("--size", type=int, default=1, help="multiplies the batch")
-    parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32", help="in which a step computes")
+    parser.add_argument(
+        "--dtype",
+        choices=sorted(TOLERANCE),
+        default="float32",
+        help="in which a step computes",
+    )
     options = parser.parse_args(argv)
 
-    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.dtype}, size {options.size}")
+    print(
+        f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.dtype},"
+        f" size {options.size}"
+    )
     print("| model | first loss | last loss | in plain jnp | times as fast |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for name in MODELS:
         ours, plain = trained(name, options.steps, options.size, options.dtype)
-        losses = [f"{loss:.4g}" for loss in (ours.losses[0], ours.losses[-1], plain.losses[-1])]
+        losses = [
+            f"{loss:.4g}" for loss in (ours.losses[0], ours.losses[-1], plain.losses[-1])
+        ]
         ratio = median(plain.seconds) / median(ours.seconds)
         print(f"| {name} | {' | '.join(losses)} | {ratio:.2f} |")
 

@@ -2,11 +2,13 @@
 
     python docs/examples/detection_head.py [--count 5] [--steps 0]
 
-Each cell of a feature map has two anchors, each with a logit per class and an offset of its box. `lax.top_k` finds the
-best anchors of each picture; `gather_elements` reads their scores and classes, `gather_nd` with batch_dims=1 their
-offsets, and `gather` the anchors, so that only these few boxes are computed. The feature maps are made such that one
-head finds the objects in OBJECTS. With `--steps` another head learns to: `scatter_nd` writes the classes of objects
-among zeros, and the loss counts their anchors and the hardest others. Overlapping boxes are not suppressed.
+Each cell of a feature map has two anchors, each with a logit per class and an offset of its
+box. `lax.top_k` finds the best anchors of each picture; `gather_elements` reads their
+scores and classes, `gather_nd` with batch_dims=1 their offsets, and `gather` the anchors,
+so that only these few boxes are computed. The feature maps are made such that one head
+finds the objects in OBJECTS. With `--steps` another head learns to: `scatter_nd` writes the
+classes of objects among zeros, and the loss counts their anchors and the hardest others.
+Overlapping boxes are not suppressed.
 """
 
 import argparse
@@ -32,7 +34,8 @@ RATE = 0.005
 
 
 class Object(NamedTuple):
-    """What a picture shows: a class, how sure the head is to be of it, and left, top, right and bottom in pixels."""
+    """What a picture shows: a class, how sure the head is to be of it, and left, top, right
+    and bottom in pixels."""
 
     name: str
     score: float
@@ -61,7 +64,8 @@ class Detections(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """The objects of each picture. Of a picture that has fewer than others the anchor is out of range."""
+    """The objects of each picture. Of a picture that has fewer than others the anchor is
+    out of range."""
 
     anchors: jax.Array  # [picture, object]: the number of the anchor that is nearest
     classes: jax.Array  # [picture, object]
@@ -70,13 +74,18 @@ class Targets(NamedTuple):
 
 def outputs_of(head: jax.Array, features: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Logits [picture, anchor, class] and offsets [picture, anchor, 4]."""
-    outputs = jnp.einsum("prcf,fo->prco", features, head).reshape(features.shape[0], -1, PER_ANCHOR)
+    outputs = jnp.einsum("prcf,fo->prco", features, head).reshape(
+        features.shape[0], -1, PER_ANCHOR
+    )
     return outputs[..., :-4], outputs[..., -4:]
 
 
 @partial(jax.jit, static_argnames="count")
-def detect(head: jax.Array, features: jax.Array, anchors: jax.Array, count: int) -> Detections:
-    """Applies the head to features [picture, row, column, channel] and returns the `count` best anchors."""
+def detect(
+    head: jax.Array, features: jax.Array, anchors: jax.Array, count: int
+) -> Detections:
+    """Applies the head to features [picture, row, column, channel] and returns the `count`
+    best anchors."""
     logits, offsets = outputs_of(head, features)
     scores = jax.nn.sigmoid(logits)
     best, classes = scores.max(axis=-1), scores.argmax(axis=-1)
@@ -84,7 +93,10 @@ def detect(head: jax.Array, features: jax.Array, anchors: jax.Array, count: int)
     return Detections(
         dml_jax.gather_elements(best, at, axis=1),
         dml_jax.gather_elements(classes, at, axis=1),
-        boxes_of(dml_jax.gather(anchors, at, axis=0), dml_jax.gather_nd(offsets, at[..., None], batch_dims=1)),
+        boxes_of(
+            dml_jax.gather(anchors, at, axis=0),
+            dml_jax.gather_nd(offsets, at[..., None], batch_dims=1),
+        ),
     )
 
 
@@ -97,7 +109,8 @@ def boxes_of(anchors: jax.Array, offsets: jax.Array) -> jax.Array:
 
 
 def all_anchors() -> np.ndarray:
-    """Centre x, centre y, width and height of every anchor, in the order of the head's outputs."""
+    """Centre x, centre y, width and height of every anchor, in the order of the head's
+    outputs."""
     middles = (np.arange(CELLS) + 0.5) * STRIDE
     anchors = [(x, y, *size) for y in middles for x in middles for size in ANCHOR_SIZES]
     return np.array(anchors, np.float32)
@@ -110,7 +123,8 @@ def new_head(rng: np.random.Generator) -> np.ndarray:
 
 
 def nearest_anchor(item: Object, anchors: np.ndarray) -> tuple[int, np.ndarray]:
-    """The number of the anchor that is nearest to an object, and the offset of the object's box from it."""
+    """The number of the anchor that is nearest to an object, and the offset of the object's
+    box from it."""
     left, top, right, bottom = item.box
     box = np.array([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top])
     nearest = int(np.abs(anchors - box).sum(axis=1).argmin())
@@ -118,7 +132,9 @@ def nearest_anchor(item: Object, anchors: np.ndarray) -> tuple[int, np.ndarray]:
     return nearest, np.concatenate([(box[:2] - centre) / size, np.log(box[2:] / size)])
 
 
-def features_of(pictures: Sequence[Sequence[Object]], head: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def features_of(
+    pictures: Sequence[Sequence[Object]], head: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Feature maps on which the head finds these objects, and little elsewhere."""
     anchors = all_anchors()
     outputs = rng.normal(size=(len(pictures), len(anchors), PER_ANCHOR))
@@ -126,7 +142,9 @@ def features_of(pictures: Sequence[Sequence[Object]], head: np.ndarray, rng: np.
     for picture, objects in zip(outputs, pictures, strict=True):
         for item in objects:
             nearest, offset = nearest_anchor(item, anchors)
-            picture[nearest, CLASSES.index(item.name)] = np.log(item.score / (1 - item.score))
+            picture[nearest, CLASSES.index(item.name)] = np.log(
+                item.score / (1 - item.score)
+            )
             picture[nearest, -4:] = offset
     return (outputs.reshape(len(pictures), CELLS, CELLS, -1) @ head.T).astype(np.float32)
 
@@ -144,28 +162,43 @@ def targets_of(pictures: Sequence[Sequence[Object]]) -> Targets:
 
 
 def loss(head: jax.Array, features: jax.Array, targets: Targets) -> jax.Array:
-    """Cross-entropy of the anchors of objects and of the hardest others, and squared errors of offsets, by object."""
+    """Cross-entropy of the anchors of objects and of the hardest others, and squared errors
+    of offsets, by object."""
     logits, offsets = outputs_of(head, features)
     shape = targets.anchors.shape
     picture = jnp.broadcast_to(jnp.arange(shape[0], dtype=jnp.int32)[:, None], shape)
     place = jnp.stack([picture, targets.anchors, targets.classes], axis=-1)
     wanted = dml_jax.scatter_nd(
-        jnp.zeros_like(logits), place, jnp.ones(shape, logits.dtype), mode="drop", unique_indices=True
+        jnp.zeros_like(logits),
+        place,
+        jnp.ones(shape, logits.dtype),
+        mode="drop",
+        unique_indices=True,
     )
     entropy = (jax.nn.softplus(logits) - logits * wanted).sum(axis=-1)
-    _, at = lax.top_k(lax.stop_gradient(jnp.where(wanted.any(axis=-1), -1, entropy)), HARDEST)
+    _, at = lax.top_k(
+        lax.stop_gradient(jnp.where(wanted.any(axis=-1), -1, entropy)), HARDEST
+    )
     of_others = dml_jax.gather_elements(entropy, at, axis=1, unique_indices=True)
 
     read = partial(
-        dml_jax.gather_nd, indices=targets.anchors[..., None], batch_dims=1, mode="fill", unique_indices=True
+        dml_jax.gather_nd,
+        indices=targets.anchors[..., None],
+        batch_dims=1,
+        mode="fill",
+        unique_indices=True,
     )
     is_object = targets.anchors < entropy.shape[1]
     errors = jnp.where(is_object[..., None], (read(offsets) - targets.offsets) ** 2, 0)
-    return (read(entropy).sum() + of_others.sum() + errors.sum()) / is_object.sum(dtype=logits.dtype)
+    return (read(entropy).sum() + of_others.sum() + errors.sum()) / is_object.sum(
+        dtype=logits.dtype
+    )
 
 
 @jax.jit
-def trained_once(head: jax.Array, features: jax.Array, targets: Targets) -> tuple[jax.Array, jax.Array]:
+def trained_once(
+    head: jax.Array, features: jax.Array, targets: Targets
+) -> tuple[jax.Array, jax.Array]:
     """The loss, and the head after one step of gradient descent."""
     value, gradient = jax.value_and_grad(loss)(head, features, targets)
     return value, head - RATE * gradient
@@ -174,9 +207,14 @@ def trained_once(head: jax.Array, features: jax.Array, targets: Targets) -> tupl
 def main(argv: Sequence[str] | None = None) -> None:
     """Prints what is found in each picture."""
     parser = argparse.ArgumentParser(description="Finds the objects of two pictures.")
-    parser.add_argument("--count", type=int, default=5, help="how many anchors of each picture to look at")
     parser.add_argument(
-        "--steps", type=int, default=0, help="of training; 0 takes the head that features were made for"
+        "--count", type=int, default=5, help="how many anchors of each picture to look at"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=0,
+        help="of training; 0 takes the head that features were made for",
     )
     options = parser.parse_args(argv)
 
@@ -188,7 +226,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         for _ in range(options.steps):
             value, head = trained_once(head, features, targets_of(OBJECTS))
             losses.append(float(value))
-        print(f"loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} in step {options.steps}")
+        print(
+            f"loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} in step {options.steps}"
+        )
     found = jax.device_get(detect(head, features, all_anchors(), options.count))
     print("picture  class  score   left    top  right  bottom")
     for picture, detections in enumerate(zip(*found, strict=True)):

@@ -1,10 +1,12 @@
-"""Trains a super-resolution network of an .onnx file on a photograph, on all devices, and writes the file again.
+"""Trains a super-resolution network of an .onnx file on a photograph, on all devices, and
+writes the file again.
 
     python docs/examples/onnx_super_resolution.py network.onnx [--steps 100]
 
-A file that does not exist is made first: a network whose last layer is zero, so that it enlarges by repeating pixels.
-`to_jax` makes a function of it; its weights are arguments of the training step, whole on every device, and the patches
-of a batch are split among the devices. Another network works as well, if it takes pictures [n, 3, h, w] of any size and
+A file that does not exist is made first: a network whose last layer is zero, so that it
+enlarges by repeating pixels. `to_jax` makes a function of it; its weights are arguments of
+the training step, whole on every device, and the patches of a batch are split among the
+devices. Another network works as well, if it takes pictures [n, 3, h, w] of any size and
 enlarges them by a whole number. It needs Pillow and onnx: `pip install '.[cli,onnx]'`.
 """
 
@@ -22,7 +24,9 @@ try:
     from onnx import TensorProto, helper, numpy_helper
     from PIL import Image
 except ImportError as missing:
-    raise SystemExit(f"onnx_super_resolution: {missing}; pip install '.[cli,onnx]'") from None
+    raise SystemExit(
+        f"onnx_super_resolution: {missing}; pip install '.[cli,onnx]'"
+    ) from None
 
 from dml_jax.onnx import OnnxFunction, to_jax
 
@@ -48,7 +52,9 @@ def new_network(rng: np.random.Generator) -> onnx.ModelProto:
         helper.make_node("Conv", ["low", "w1", "b1"], ["features"], pads=[2] * 4),
         helper.make_node("Relu", ["features"], ["kept"]),
         helper.make_node("Conv", ["kept", "w2", "b2"], ["channels"], pads=[1] * 4),
-        helper.make_node("DepthToSpace", ["channels"], ["added"], blocksize=FACTOR, mode="CRD"),
+        helper.make_node(
+            "DepthToSpace", ["channels"], ["added"], blocksize=FACTOR, mode="CRD"
+        ),
         helper.make_node(
             "Resize",
             ["low", "", "scales"],
@@ -61,9 +67,13 @@ def new_network(rng: np.random.Generator) -> onnx.ModelProto:
     ]
     low = helper.make_tensor_value_info("low", TensorProto.FLOAT, ["n", 3, "h", "w"])
     high = helper.make_tensor_value_info("high", TensorProto.FLOAT, ["n", 3, "H", "W"])
-    initializers = [numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()]
+    initializers = [
+        numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()
+    ]
     graph = helper.make_graph(nodes, "super_resolution", [low], [high], initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+    )
 
 
 def factor_of(network: OnnxFunction) -> int:
@@ -83,26 +93,39 @@ def photograph(factor: int) -> np.ndarray:
 def downscaled(high: np.ndarray, factor: int) -> np.ndarray:
     """The mean of every block of factor x factor pixels."""
     n, channels, height, width = high.shape
-    return high.reshape(n, channels, height // factor, factor, width // factor, factor).mean((3, 5))
+    return high.reshape(
+        n, channels, height // factor, factor, width // factor, factor
+    ).mean((3, 5))
 
 
 def patches(rng: np.random.Generator, picture: np.ndarray, size: int) -> np.ndarray:
     """Squares from random places of a picture [1, C, H, W]."""
     tops, lefts = (rng.integers(n - size, size=BATCH) for n in picture.shape[2:])
-    return np.stack([picture[0, :, y : y + size, x : x + size] for y, x in zip(tops, lefts, strict=True)])
+    return np.stack(
+        [
+            picture[0, :, y : y + size, x : x + size]
+            for y, x in zip(tops, lefts, strict=True)
+        ]
+    )
 
 
-def trained(network: OnnxFunction, rng: np.random.Generator, picture: np.ndarray, steps: int) -> Weights:
+def trained(
+    network: OnnxFunction, rng: np.random.Generator, picture: np.ndarray, steps: int
+) -> Weights:
     """The weights after some steps on patches of one picture."""
     factor = factor_of(network)
-    mesh = jax.make_mesh((np.gcd(BATCH, jax.device_count()),), ("batch",), axis_types=(AxisType.Auto,))
+    mesh = jax.make_mesh(
+        (np.gcd(BATCH, jax.device_count()),), ("batch",), axis_types=(AxisType.Auto,)
+    )
     split, whole = jax.NamedSharding(mesh, jax.P("batch")), jax.NamedSharding(mesh, jax.P())
 
     def loss(weights: Weights, low: jax.Array, high: jax.Array) -> jax.Array:
         return jnp.mean((network(low, parameters=weights) - high) ** 2)
 
     @jax.jit
-    def step(weights: Weights, speed: Weights, low: jax.Array, high: jax.Array) -> tuple[Weights, Weights]:
+    def step(
+        weights: Weights, speed: Weights, low: jax.Array, high: jax.Array
+    ) -> tuple[Weights, Weights]:
         gradient = jax.grad(loss)(weights, low, high)
         speed = jax.tree.map(lambda v, g: KEPT * v - RATE * g, speed, gradient)
         return jax.tree.map(jnp.add, weights, speed), speed
@@ -122,7 +145,9 @@ def with_weights(model: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
     made.CopyFrom(model)
     for tensor in made.graph.initializer:
         if tensor.name in weights:
-            tensor.CopyFrom(numpy_helper.from_array(np.asarray(weights[tensor.name]), tensor.name))
+            tensor.CopyFrom(
+                numpy_helper.from_array(np.asarray(weights[tensor.name]), tensor.name)
+            )
     return made
 
 
@@ -132,8 +157,11 @@ def psnr(picture: np.ndarray | jax.Array, original: np.ndarray) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Trains, prints the ratios of both networks on what they have not seen, and writes the file."""
-    parser = argparse.ArgumentParser(description="Trains a super-resolution network of an .onnx file.")
+    """Trains, prints the ratios of both networks on what they have not seen, and writes the
+    file."""
+    parser = argparse.ArgumentParser(
+        description="Trains a super-resolution network of an .onnx file."
+    )
     parser.add_argument("network", type=Path, help=".onnx file, which is written again")
     parser.add_argument("--steps", type=int, default=100, help="of training")
     options = parser.parse_args(argv)

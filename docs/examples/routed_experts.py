@@ -1,11 +1,14 @@
-"""Routed experts: every token of a mixture-of-experts layer goes to its likeliest experts, and back.
+"""Routed experts: every token of a mixture-of-experts layer goes to its likeliest experts,
+and back.
 
     python docs/examples/routed_experts.py [--capacity-factor 1.25] [--steps 100]
 
-A router gives each token `k` experts with weights. The layer `dropless` sorts the copies of the tokens by expert, and
-`jax.lax.ragged_dot` multiplies the rows of each expert by its matrix. In the layer `with_capacity` every expert has a
-buffer of so many rows, and a token whose expert is full gets 0 from it. On a mesh each device has a part of the tokens
-and of the experts, and an all-to-all carries rows there and back. The program trains both layers, on all devices.
+A router gives each token `k` experts with weights. The layer `dropless` sorts the copies of
+the tokens by expert, and `jax.lax.ragged_dot` multiplies the rows of each expert by its
+matrix. In the layer `with_capacity` every expert has a buffer of so many rows, and a token
+whose expert is full gets 0 from it. On a mesh each device has a part of the tokens and of
+the experts, and an all-to-all carries rows there and back. The program trains both layers,
+on all devices.
 """
 
 import argparse
@@ -48,10 +51,13 @@ class Routes(NamedTuple):
 
 
 def route(tokens: jax.Array, router: jax.Array, k: int) -> Routes:
-    """The `k` likeliest experts of each token. Logits [token, expert] are float32, as small differences choose."""
+    """The `k` likeliest experts of each token. Logits [token, expert] are float32, as small
+    differences choose."""
     logits = tokens.astype(jnp.float32) @ router.astype(jnp.float32)
     _, expert = lax.top_k(lax.stop_gradient(logits), k)
-    weight = dml_jax.gather_elements(jax.nn.softmax(logits), expert, axis=1, unique_indices=True)
+    weight = dml_jax.gather_elements(
+        jax.nn.softmax(logits), expert, axis=1, unique_indices=True
+    )
     return Routes(expert, weight.astype(tokens.dtype))
 
 
@@ -68,44 +74,61 @@ def weighted_sum(copies: jax.Array, weight: jax.Array) -> jax.Array:
 def counts(group: jax.Array, groups: int) -> jax.Array:
     """How many copies go to each group; those of no group count for none."""
     zeros = jnp.zeros(groups, jnp.int32)
-    return dml_jax.scatter_elements(zeros, group, jnp.ones_like(group), axis=0, reduction="add")
+    return dml_jax.scatter_elements(
+        zeros, group, jnp.ones_like(group), axis=0, reduction="add"
+    )
 
 
 def sorting(group: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The permutation that sorts copies by their group, and its inverse."""
     order = jnp.argsort(group)
     places = jnp.arange(order.size, dtype=order.dtype)
-    return order, dml_jax.scatter_elements(places, order, places, axis=0, unique_indices=True)
+    return order, dml_jax.scatter_elements(
+        places, order, places, axis=0, unique_indices=True
+    )
 
 
 def permute(rows: jax.Array, order: jax.Array) -> jax.Array:
-    """Reads rows in another order. The transpose is a read, too: the indices are promised to be a permutation."""
-    return dml_jax.gather(rows, order, axis=0, mode="promise_in_bounds", unique_indices=True)
+    """Reads rows in another order. The transpose is a read, too: the indices are promised
+    to be a permutation."""
+    return dml_jax.gather(
+        rows, order, axis=0, mode="promise_in_bounds", unique_indices=True
+    )
 
 
 def slots(group: jax.Array, groups: int, capacity: int) -> jax.Array:
-    """The row of each copy in the buffers of all groups, end to end; beyond the last one if its own buffer is full."""
-    arrivals = dml_jax.cumulative_summation(jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0)
+    """The row of each copy in the buffers of all groups, end to end; beyond the last one if
+    its own buffer is full."""
+    arrivals = dml_jax.cumulative_summation(
+        jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0
+    )
     place = dml_jax.gather_elements(arrivals, group[:, None], axis=1)[:, 0] - 1
     return jnp.where(place < capacity, group * capacity + place, groups * capacity)
 
 
 def dispatch(copies: jax.Array, slot: jax.Array, buffers: jax.Array) -> jax.Array:
-    """Writes copies into buffers [group, capacity, width], and drops those beyond. The transpose is a read."""
+    """Writes copies into buffers [group, capacity, width], and drops those beyond. The
+    transpose is a read."""
     rows = buffers.reshape(-1, buffers.shape[-1])
-    return dml_jax.scatter_nd(rows, slot[:, None], copies, mode="drop", unique_indices=True).reshape(buffers.shape)
+    return dml_jax.scatter_nd(
+        rows, slot[:, None], copies, mode="drop", unique_indices=True
+    ).reshape(buffers.shape)
 
 
 def collect(buffers: jax.Array, slot: jax.Array) -> jax.Array:
-    """Reads the copies back, 0 for those that were dropped. The transpose writes rows, and adds none."""
+    """Reads the copies back, 0 for those that were dropped. The transpose writes rows, and
+    adds none."""
     rows = buffers.reshape(-1, buffers.shape[-1])
     return dml_jax.gather(rows, slot, axis=0, mode="fill", unique_indices=True)
 
 
-# The layers. With the name of an axis they run inside jax.shard_map, on the tokens and the experts of one device.
+# The layers. With the name of an axis they run inside jax.shard_map, on the tokens and the
+# experts of one device.
 
 
-def dropless(parameters: Parameters, tokens: jax.Array, k: int, axis: str | None = None) -> jax.Array:
+def dropless(
+    parameters: Parameters, tokens: jax.Array, k: int, axis: str | None = None
+) -> jax.Array:
     """Every token gets all of its experts: [token, width], as `tokens`."""
     expert, weight = route(tokens, parameters.router, k)
     copies, expert = copies_of(tokens, k), expert.reshape(-1)
@@ -113,19 +136,29 @@ def dropless(parameters: Parameters, tokens: jax.Array, k: int, axis: str | None
     return weighted_sum(apply(parameters, copies, expert), weight)
 
 
-def sorted_experts(parameters: Parameters, copies: jax.Array, expert: jax.Array) -> jax.Array:
-    """Applies to each copy its expert. Rows of no expert, whose number is behind the last one, are undefined."""
+def sorted_experts(
+    parameters: Parameters, copies: jax.Array, expert: jax.Array
+) -> jax.Array:
+    """Applies to each copy its expert. Rows of no expert, whose number is behind the last
+    one, are undefined."""
     order, inverse = sorting(expert)
     sizes = counts(expert, len(parameters.up))
     hidden = jax.nn.relu(lax.ragged_dot(permute(copies, order), parameters.up, sizes))
     return permute(lax.ragged_dot(hidden, parameters.down, sizes), inverse)
 
 
-def sorted_experts_elsewhere(parameters: Parameters, copies: jax.Array, expert: jax.Array, axis: str) -> jax.Array:
-    """`sorted_experts` on the devices of the experts. Each buffer has a row for every copy, so that none is dropped."""
+def sorted_experts_elsewhere(
+    parameters: Parameters, copies: jax.Array, expert: jax.Array, axis: str
+) -> jax.Array:
+    """`sorted_experts` on the devices of the experts. Each buffer has a row for every copy,
+    so that none is dropped."""
     devices, experts = lax.axis_size(axis), len(parameters.up)
     slot = slots(expert // experts, devices, len(copies))
-    numbers = dispatch(expert[:, None] % experts, slot, jnp.full((devices, len(copies), 1), experts, expert.dtype))
+    numbers = dispatch(
+        expert[:, None] % experts,
+        slot,
+        jnp.full((devices, len(copies), 1), experts, expert.dtype),
+    )
     buffers = dispatch(copies, slot, jnp.zeros((devices, *copies.shape), copies.dtype))
 
     def apply(numbers: jax.Array, buffers: jax.Array) -> jax.Array:
@@ -136,13 +169,22 @@ def sorted_experts_elsewhere(parameters: Parameters, copies: jax.Array, expert: 
 
 
 def with_capacity(
-    parameters: Parameters, tokens: jax.Array, k: int, capacity: int, axis: str | None = None
+    parameters: Parameters,
+    tokens: jax.Array,
+    k: int,
+    capacity: int,
+    axis: str | None = None,
 ) -> jax.Array:
-    """Every expert takes `capacity` copies of the tokens of a device, the first that come; others get 0 from it."""
+    """Every expert takes `capacity` copies of the tokens of a device, the first that come;
+    others get 0 from it."""
     expert, weight = route(tokens, parameters.router, k)
     experts = parameters.router.shape[1]
     slot = slots(expert.reshape(-1), experts, capacity)
-    buffers = dispatch(copies_of(tokens, k), slot, jnp.zeros((experts, capacity, tokens.shape[1]), tokens.dtype))
+    buffers = dispatch(
+        copies_of(tokens, k),
+        slot,
+        jnp.zeros((experts, capacity, tokens.shape[1]), tokens.dtype),
+    )
     results = elsewhere(partial(buffered_experts, parameters), axis)(buffers)
     return weighted_sum(collect(results, slot), weight)
 
@@ -156,32 +198,46 @@ def buffered_experts(parameters: Parameters, buffers: jax.Array) -> jax.Array:
 # On a mesh.
 
 
-def elsewhere(function: Callable[..., jax.Array], axis: str | None) -> Callable[..., jax.Array]:
-    """Sends buffers [group, row, ...] to the devices of their groups, applies a function there, and sends rows back."""
+def elsewhere(
+    function: Callable[..., jax.Array], axis: str | None
+) -> Callable[..., jax.Array]:
+    """Sends buffers [group, row, ...] to the devices of their groups, applies a function
+    there, and sends rows back."""
     if axis is None:
         return function
 
     def applied(*buffers: jax.Array) -> jax.Array:
-        there = [lax.all_to_all(buffer, axis, split_axis=0, concat_axis=1, tiled=True) for buffer in buffers]
-        return lax.all_to_all(function(*there), axis, split_axis=1, concat_axis=0, tiled=True)
+        there = [
+            lax.all_to_all(buffer, axis, split_axis=0, concat_axis=1, tiled=True)
+            for buffer in buffers
+        ]
+        return lax.all_to_all(
+            function(*there), axis, split_axis=1, concat_axis=0, tiled=True
+        )
 
     return applied
 
 
 def specs(axis: str) -> tuple[Parameters, jax.P]:
-    """How parameters and tokens are sharded over an axis of a mesh: by experts, and by tokens."""
+    """How parameters and tokens are sharded over an axis of a mesh: by experts, and by
+    tokens."""
     return Parameters(router=jax.P(), up=jax.P(axis), down=jax.P(axis)), jax.P(axis)
 
 
 def on_mesh(layer: Layer, axis: str) -> Layer:
-    """A layer whose tokens and experts are sharded over the one axis of the mesh that is set."""
-    return jax.shard_map(partial(layer, axis=axis), in_specs=specs(axis), out_specs=jax.P(axis))
+    """A layer whose tokens and experts are sharded over the one axis of the mesh that is
+    set."""
+    return jax.shard_map(
+        partial(layer, axis=axis), in_specs=specs(axis), out_specs=jax.P(axis)
+    )
 
 
 # Training.
 
 
-def loss(layer: Layer, parameters: Parameters, tokens: jax.Array, targets: jax.Array) -> jax.Array:
+def loss(
+    layer: Layer, parameters: Parameters, tokens: jax.Array, targets: jax.Array
+) -> jax.Array:
     """The mean squared distance of a layer's results from their targets."""
     return jnp.mean((layer(parameters, tokens) - targets) ** 2)
 
@@ -192,35 +248,53 @@ def trained_once(
 ) -> tuple[jax.Array, Parameters]:
     """The loss, and the parameters after one step of gradient descent."""
     value, gradient = jax.value_and_grad(partial(loss, layer))(parameters, tokens, targets)
-    return value, jax.tree.map(lambda array, slope: array - RATE * slope, parameters, gradient)
+    return value, jax.tree.map(
+        lambda array, slope: array - RATE * slope, parameters, gradient
+    )
 
 
-def new_parameters(rng: np.random.Generator, width: int, hidden: int, experts: int) -> Parameters:
+def new_parameters(
+    rng: np.random.Generator, width: int, hidden: int, experts: int
+) -> Parameters:
     """Random matrices."""
-    shapes = Parameters((width, experts), (experts, width, hidden), (experts, hidden, width))
-    return Parameters(*(np.float32(rng.normal(size=shape) / np.sqrt(shape[-2])) for shape in shapes))
+    shapes = Parameters(
+        (width, experts), (experts, width, hidden), (experts, hidden, width)
+    )
+    return Parameters(
+        *(np.float32(rng.normal(size=shape) / np.sqrt(shape[-2])) for shape in shapes)
+    )
 
 
 def example() -> tuple[Parameters, np.ndarray, np.ndarray]:
-    """Parameters, tokens, which prefer some experts, and targets, which other parameters make of them."""
+    """Parameters, tokens, which prefer some experts, and targets, which other parameters
+    make of them."""
     rng = np.random.default_rng(0)
     parameters, teacher = (new_parameters(rng, WIDTH, HIDDEN, EXPERTS) for _ in range(2))
     tokens = np.float32(rng.normal(size=(TOKENS, WIDTH)) + parameters.router[:, 0])
-    return parameters, tokens, np.asarray(jax.jit(partial(dropless, k=CHOSEN))(teacher, tokens))
+    return (
+        parameters,
+        tokens,
+        np.asarray(jax.jit(partial(dropless, k=CHOSEN))(teacher, tokens)),
+    )
 
 
 @jax.jit
 @partial(jax.vmap, in_axes=(None, 0))
 def load(router: jax.Array, tokens: jax.Array) -> jax.Array:
-    """How many copies of each device's tokens [device, token, width] go to each expert: [device, expert]."""
+    """How many copies of each device's tokens [device, token, width] go to each expert:
+    [device, expert]."""
     return counts(route(tokens, router, CHOSEN).expert.reshape(-1), EXPERTS)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Prints the load of the experts, and for both layers the loss before and after training on all devices."""
+    """Prints the load of the experts, and for both layers the loss before and after
+    training on all devices."""
     parser = argparse.ArgumentParser(description="Trains layers of routed experts.")
     parser.add_argument(
-        "--capacity-factor", type=float, default=1.25, help="rows of a buffer, by the mean of what is sent"
+        "--capacity-factor",
+        type=float,
+        default=1.25,
+        help="rows of a buffer, by the mean of what is sent",
     )
     parser.add_argument("--steps", type=int, default=100, help="of training")
     options = parser.parse_args(argv)
@@ -235,19 +309,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     for expert in range(EXPERTS):
         print(f"{expert:6}  {copies[:, expert].sum():6}  {dropped[:, expert].sum():7}")
 
-    mesh = jax.make_mesh((devices,), (AXIS,), axis_types=(AxisType.Explicit,), devices=jax.devices()[:devices])
+    mesh = jax.make_mesh(
+        (devices,),
+        (AXIS,),
+        axis_types=(AxisType.Explicit,),
+        devices=jax.devices()[:devices],
+    )
     layers = {
         "dropless": partial(dropless, k=CHOSEN),
         "with capacity": partial(with_capacity, k=CHOSEN, capacity=capacity),
     }
     with jax.set_mesh(mesh):
-        start, tokens, targets = jax.device_put((parameters, tokens, targets), (*specs(AXIS), jax.P(AXIS)))
+        start, tokens, targets = jax.device_put(
+            (parameters, tokens, targets), (*specs(AXIS), jax.P(AXIS))
+        )
         for name, single in layers.items():
             layer, parameters, losses = on_mesh(single, AXIS), start, []
             for _ in range(options.steps + 1):
                 value, parameters = trained_once(layer, parameters, tokens, targets)
                 losses.append(float(value))
-            print(f"{name}: loss {losses[0]:.4f} at the start, {losses[-1]:.4f} after {options.steps} steps")
+            print(
+                f"{name}: loss {losses[0]:.4f} at the start,"
+                f" {losses[-1]:.4f} after {options.steps} steps"
+            )
 
 
 if __name__ == "__main__":

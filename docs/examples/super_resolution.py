@@ -1,11 +1,13 @@
-"""Sub-pixel super-resolution: a small network learns to enlarge a photograph threefold, and beats nearest neighbour.
+"""Sub-pixel super-resolution: a small network learns to enlarge a photograph threefold, and
+beats nearest neighbour.
 
     python docs/examples/super_resolution.py [--steps 300] [--picture OUT.png]
 
-The network computes nine channels per colour at low resolution; `depth_to_space` with order="CRD", which is what
-torch's PixelShuffle does, lays them out as blocks of pixels. It learns from the lower part of the photograph and is
-measured on the upper part, with the face. `--picture` writes that part, nearest neighbour, network and original side by
-side. Needs Pillow: `pip install '.[cli]'`.
+The network computes nine channels per colour at low resolution; `depth_to_space` with
+order="CRD", which is what torch's PixelShuffle does, lays them out as blocks of pixels. It
+learns from the lower part of the photograph and is measured on the upper part, with the
+face. `--picture` writes that part, nearest neighbour, network and original side by side.
+Needs Pillow: `pip install '.[cli]'`.
 """
 
 import argparse
@@ -44,7 +46,9 @@ def photograph() -> np.ndarray:
     try:
         from PIL import Image
     except ImportError:
-        raise SystemExit("super_resolution: needs Pillow; install it in a clone: pip install '.[cli]'") from None
+        raise SystemExit(
+            "super_resolution: needs Pillow; install it in a clone: pip install '.[cli]'"
+        ) from None
     with Image.open(PHOTOGRAPH) as image:
         pixels = np.asarray(image.convert("RGB"), np.float32) / 255
     height, width = (size - size % FACTOR for size in pixels.shape[:2])
@@ -68,20 +72,29 @@ def enlarged(layers: Layers, low: jax.Array) -> jax.Array:
     x = low - 0.5
     for layer in layers[:-1]:
         x = jax.nn.relu(convolved(x, *layer))
-    return nearest(low) + dml_jax.depth_to_space(convolved(x, *layers[-1]), FACTOR, order="CRD")
+    return nearest(low) + dml_jax.depth_to_space(
+        convolved(x, *layers[-1]), FACTOR, order="CRD"
+    )
 
 
 def convolved(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     """A convolution that keeps the size of a picture."""
-    return lax.conv_general_dilated(x, kernel, window_strides=(1, 1), padding="SAME") + bias[None, :, None, None]
+    return (
+        lax.conv_general_dilated(x, kernel, window_strides=(1, 1), padding="SAME")
+        + bias[None, :, None, None]
+    )
 
 
 def new_layers(rng: np.random.Generator) -> Layers:
-    """Random layers, but for the last: it is zero, so that training starts from nearest neighbour."""
+    """Random layers, but for the last: it is zero, so that training starts from nearest
+    neighbour."""
     shapes = [(32, 3, 5, 5), (32, 32, 3, 3), (3 * FACTOR**2, 32, 3, 3)]
     scales = [*(np.sqrt(2 / np.prod(shape[1:])) for shape in shapes[:-1]), 0]
     return [
-        (jnp.asarray(scale * rng.normal(size=shape), jnp.float32), jnp.zeros(shape[0], jnp.float32))
+        (
+            jnp.asarray(scale * rng.normal(size=shape), jnp.float32),
+            jnp.zeros(shape[0], jnp.float32),
+        )
         for shape, scale in zip(shapes, scales, strict=True)
     ]
 
@@ -96,7 +109,9 @@ def patches(rng: np.random.Generator, picture: np.ndarray) -> np.ndarray:
     """Squares from random places of a picture [1, C, H, W], turned."""
     squares = sliding_window_view(picture[0], (PATCH, PATCH), axis=(1, 2))
     _, tops, lefts, _, _ = squares.shape
-    batch = squares[:, rng.integers(tops, size=BATCH), rng.integers(lefts, size=BATCH)].swapaxes(0, 1)
+    batch = squares[
+        :, rng.integers(tops, size=BATCH), rng.integers(lefts, size=BATCH)
+    ].swapaxes(0, 1)
     return np.rot90(batch, rng.integers(4), axes=(2, 3))
 
 
@@ -107,13 +122,19 @@ def trained_once(training: Training, batch: jax.Array) -> Training:
     gradient = jax.grad(loss)(layers, batch)
     step = step + 1
     mean = jax.tree.map(lambda m, g: KEEP_MEAN * m + (1 - KEEP_MEAN) * g, mean, gradient)
-    square = jax.tree.map(lambda s, g: KEEP_SQUARE * s + (1 - KEEP_SQUARE) * g**2, square, gradient)
+    square = jax.tree.map(
+        lambda s, g: KEEP_SQUARE * s + (1 - KEEP_SQUARE) * g**2, square, gradient
+    )
     rate = RATE * jnp.sqrt(1 - KEEP_SQUARE**step) / (1 - KEEP_MEAN**step)
-    layers = jax.tree.map(lambda p, m, s: p - rate * m / (jnp.sqrt(s) + 1e-8), layers, mean, square)
+    layers = jax.tree.map(
+        lambda p, m, s: p - rate * m / (jnp.sqrt(s) + 1e-8), layers, mean, square
+    )
     return Training(layers, mean, square, step)
 
 
-def trained(layers: Layers, rng: np.random.Generator, picture: np.ndarray, steps: int) -> Layers:
+def trained(
+    layers: Layers, rng: np.random.Generator, picture: np.ndarray, steps: int
+) -> Layers:
     """The layers after some steps on patches of one picture."""
     zeros = jax.tree.map(jnp.zeros_like, layers)
     training = Training(layers, zeros, zeros, jnp.float32(0))
@@ -137,7 +158,9 @@ def write_side_by_side(path: Path, pictures: Sequence[Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Trains, prints the loss and both ratios, and writes a picture if asked to."""
-    parser = argparse.ArgumentParser(description="Trains a small super-resolution network on a photograph.")
+    parser = argparse.ArgumentParser(
+        description="Trains a small super-resolution network on a photograph."
+    )
     parser.add_argument("--steps", type=int, default=300, help="of training")
     parser.add_argument("--picture", type=Path, help="PNG file to write")
     options = parser.parse_args(argv)
@@ -146,7 +169,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     held_out, lower = photo[:, :, :HELD_OUT_ROWS], photo[:, :, HELD_OUT_ROWS:]
     start = new_layers(rng)
     layers = trained(start, rng, lower, options.steps)
-    print(f"loss: {loss(start, lower):.6f} at the start, {loss(layers, lower):.6f} after {options.steps} steps")
+    print(
+        f"loss: {loss(start, lower):.6f} at the start,"
+        f" {loss(layers, lower):.6f} after {options.steps} steps"
+    )
 
     low = downscaled(held_out)
     repeated, network = nearest(low), jax.jit(enlarged)(layers, low)

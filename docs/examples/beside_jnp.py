@@ -1,5 +1,4 @@
-"""Trains these examples with dml_jax and with plain jax.numpy: losses must agree, times are
-compared.
+"""Trains these examples with dml_jax and with jax.numpy, and compares losses and times.
 
     python docs/examples/beside_jnp.py [--steps 20] [--size 1] [--dtype float32]
 

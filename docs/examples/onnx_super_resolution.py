@@ -1,5 +1,4 @@
-"""Trains a super-resolution network of an .onnx file on a photograph, on all devices, and
-writes the file again.
+"""Trains a super-resolution network of an .onnx file, on all devices, and writes it again.
 
     python docs/examples/onnx_super_resolution.py network.onnx [--steps 100]
 

@@ -1,5 +1,4 @@
-"""Routed experts: every token of a mixture-of-experts layer goes to its likeliest experts,
-and back.
+"""Routed experts: a mixture-of-experts layer sends each token to its likeliest experts.
 
     python docs/examples/routed_experts.py [--capacity-factor 1.25] [--steps 100]
 

@@ -1,5 +1,4 @@
-"""Sub-pixel super-resolution: a small network learns to enlarge a photograph threefold, and
-beats nearest neighbour.
+"""Sub-pixel super-resolution: a small network learns to enlarge a photograph threefold.
 
     python docs/examples/super_resolution.py [--steps 300] [--picture OUT.png]
 

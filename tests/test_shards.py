@@ -49,7 +49,7 @@ CASES = {
     "gather": (rows, [((8, 1024, 36), np.uint8), ((4096,), INDEX)], "words"),
     "gather_elements": (elements, [((8, 4096, 4096), np.float32), ((8, 4096, 4096), INDEX)], "axis_last"),
     "gather_nd": (tuples, [((8, 1024, 36), np.uint8), ((8, 4096, 1), INDEX)], "words"),
-    "the gradient of gather": (gradient(rows), [((8, 1024, 256), jnp.bfloat16), ((40000,), INDEX)], "sorted_segments"),
+    "the gradient of gather": (gradient(rows), [((8, 2**17, 256), jnp.bfloat16), ((40000,), INDEX)], "sorted_segments"),
     "scatter_elements": (
         add,
         [((8, 4096, 36), np.uint8), *[((8, 512, 36), t) for t in (INDEX, np.uint8)]],

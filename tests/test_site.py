@@ -281,7 +281,7 @@ def test_new_operators_are_in_the_table_and_the_contents(site):
     parser.feed(index)
     rows = {name.strip(): cells for name, *cells in parser.tables[""]}
     assert rows["roll"] == [
-        "moves every element of input by shifts; what leaves at one end comes in at the other",
+        "moves every element of input by shifts, around the end of each dimension",
         "ROLL",
     ]
     assert rows["toy"] == ["plays with inputs | scale", "TOY or GAME"]

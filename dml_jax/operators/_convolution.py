@@ -129,7 +129,7 @@ NUMBERS = tuple(map(_least, LEAST))
 GROUPS = custom("groups", "{group_count} must divide {filter}.{sizes}[0]", _no_group_count)
 CHANNELS = custom(
     "channels",
-    "the channels of {input} must equal {filter}.{sizes}[1] * {group_count}, or backward {filter}.{sizes}[0]",
+    "the channels of {input} must be the second of {filter}.{sizes} times {group_count}, backward the first of them",
     _other_channels,
 )
 _BEFORE = (same_rank("filter", "input"), *COUNTS, *NUMBERS, at_least("group_count", 1), GROUPS, CHANNELS)

@@ -51,7 +51,7 @@ __all__ = ["ConvolutionIntegerDesc", "QuantizedLinearConvolutionDesc"]
 _RANKS = range(3, 5)
 # The fields that only CONVOLUTION has.
 _FORWARD = {"direction": ConvolutionDirection.FORWARD, "output_padding": None}
-_TEXTS = {CHANNELS.name: "the channels of {input} must equal {filter}.{sizes}[1] * {group_count}"}
+_TEXTS = {CHANNELS.name: "the channels of {input} must be the second of {filter}.{sizes} times {group_count}"}
 _AXES = {"input": None, "filter": PerAxis(1, "filter", 0, "filters"), "output": None}
 _INPUTS, _ALL = ("input", "filter"), ("input", "filter", "output")
 

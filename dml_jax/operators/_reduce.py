@@ -136,7 +136,7 @@ RULES = (
     Rule("reducible(input)", "{input}.{dtype} must have numbers that {function} takes", _irreducible, DataTypeError),
     custom("axes_of(input)", "every one of {axes} must be in [-{input}.{rank}, {input}.{rank})", _out_of_range),
     DISTINCT,
-    custom("one_axis(axes)", "{axes} must be a single axis for argmax and argmin", _not_one_axis),
+    custom("one_axis(axes)", "{axes} must be one for argmax and argmin", _not_one_axis),
     custom("not_empty(input)", "{input} must have elements along {axes} where {function} chooses one", _chooses_none),
     custom("representable", "{input} must give fewer than 2**63 bytes of indices", _too_many_indices),
 )

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
+from benchmarks.programs import canonical
 
 RNG = np.random.default_rng(11)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
@@ -49,7 +50,11 @@ CASES = {
     "gather": (rows, [((8, 1024, 36), np.uint8), ((4096,), INDEX)], "words"),
     "gather_elements": (elements, [((8, 4096, 4096), np.float32), ((8, 4096, 4096), INDEX)], "axis_last"),
     "gather_nd": (tuples, [((8, 1024, 36), np.uint8), ((8, 4096, 1), INDEX)], "words"),
-    "the gradient of gather": (gradient(rows), [((8, 2**17, 256), jnp.bfloat16), ((40000,), INDEX)], "sorted_segments"),
+    "the gradient of gather_nd": (
+        gradient(tuples),
+        [((8, 2**17, 256), jnp.bfloat16), ((8, 40000, 1), INDEX)],
+        "sorted_segments",
+    ),
     "scatter_elements": (
         add,
         [((8, 4096, 36), np.uint8), *[((8, 512, 36), t) for t in (INDEX, np.uint8)]],
@@ -86,9 +91,9 @@ def spec_of(shape, spec):
 
 
 def cuda_operations(function, operands):
-    """What the program for a GPU is made of, before XLA compiles it; without casts of constants."""
-    text = jax.jit(lambda *x: function(*x)).trace(*operands).lower(lowering_platforms=("cuda",)).as_text()
-    return Counter(OPERATION.findall(text))
+    """Operations of the program for a GPU before XLA compiles it, in whatever functions; without casts of constants."""
+    lowered = jax.jit(lambda *x: function(*x)).trace(*operands).lower(lowering_platforms=("cuda",))
+    return Counter(OPERATION.findall("\n".join(canonical(lowered.compiler_ir("stablehlo")))))
 
 
 def described(operands, mesh, spec):
@@ -152,7 +157,7 @@ SMALL = {
     "gather": [((8, 16, 36), np.uint8), ((24,), INDEX)],
     "gather_elements": [((8, 16, 12), np.float32), ((8, 24, 12), INDEX)],
     "gather_nd": [((8, 16, 36), np.uint8), ((8, 24, 1), INDEX)],
-    "the gradient of gather": [((8, 16, 32), jnp.bfloat16), ((64,), INDEX)],
+    "the gradient of gather_nd": [((8, 16, 32), jnp.bfloat16), ((8, 64, 1), INDEX)],
     "scatter_elements": [((8, 16, 36), np.uint8), *[((8, 24, 36), t) for t in (INDEX, np.uint8)]],
     "pad": [((8, 2, 4, 36), np.uint8)],
     "pad with zeros": [((8, 2, 4, 38), np.uint8)],

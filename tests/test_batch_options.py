@@ -1,8 +1,8 @@
 """The options of `dml-jax batch`, over all operators: numbers and rows of numbers, and what their help says."""
 
 import re
-from types import NoneType
-from typing import get_args, get_type_hints
+from types import UnionType
+from typing import Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def argument(option):
 def types_of(name, option):
     """The types that the function is annotated with for an option."""
     hint = get_type_hints(OPERATORS[name].function)[argument(option)]
-    return {*get_args(hint)} - {NoneType} or {hint}
+    return {*get_args(hint)} if get_origin(hint) in (Union, UnionType) else {hint}
 
 
 ROWS = [(name, option) for name, option in OPTIONS if "," in option.type.name]

@@ -6,7 +6,7 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
-from batch_jobs import random_rows, saved
+from batch_jobs import saved
 from click.testing import CliRunner
 
 from dml_jax.command import batch as command
@@ -57,7 +57,7 @@ SPATIAL = {
 
 @pytest.mark.parametrize(("given", "oracle"), SPATIAL.values(), ids=SPATIAL)
 def test_a_number_alone_counts_for_several_dimensions_of_an_item(tmp_path, given, oracle):
-    array = np.round(random_rows(5, np.float32, (3, 4, 6)) * 8)
+    array = np.arange(5 * 3 * 4 * 6, dtype=np.float32).reshape(5, 3, 4, 6)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
     done = CliRunner().invoke(dml_jax_command, ["batch", given[0], str(path), str(out), *map(str, given[1:])])
     assert done.exit_code == 0, done.output

@@ -18,9 +18,9 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError
 from .batch_function import BatchFunction, host_rows, suitable_size
 from .batch_sources import ArraySource, Source, as_source
-from .errors import BatchError
-from .jobs import Job, Run, Share, opened, refuse_existing
+from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
+from .output_checks import check_output
 from .pipeline import DEPTH, run_pipeline
 from .progress_recorder import Recorder
 
@@ -117,10 +117,10 @@ def map_batches(
     _check_kinds(fn=fn, output=output, shared=shared, progress=progress, checkpoint_seconds=checkpoint_seconds)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     target, part = Path(output), _share(share)
-    _check_arguments(target, given, batch_size)
+    _check_arguments(given, batch_size)
     if not checkpoint_seconds > 0:
         raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
-    refuse_existing(target, part, overwrite)
+    check_output(target, given, part, overwrite)
     with ExitStack() as stack:
         sources = []
         for i, value in enumerate(given):
@@ -248,23 +248,11 @@ def _share(value: Any) -> Share:
     return Share(*value)
 
 
-def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None) -> None:
+def _check_arguments(inputs: Sequence[Any], batch_size: int | None) -> None:
     if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
         raise ConstraintError(f"map_batches: batch_size must be an integer of at least 1, but it is {batch_size!r}")
     if not inputs:
         raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
-    paths = [source.path if isinstance(source, NpyFile) else source for source in inputs]
-    for path in paths:
-        if isinstance(path, str | os.PathLike) and _same(path, output):
-            raise BatchError(f"{output}: the output must not be an input; choose another name")
-    if not os.path.isdir(output.parent):
-        raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
-    if os.path.isdir(output):
-        raise BatchError(f"{output}: the output must be a file, but it is a folder")
-
-
-def _same(a: str | os.PathLike[str], b: Path) -> bool:
-    return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import ConstraintError, DataTypeError
+from ..errors import ConstraintError, DataTypeError, describe
 from .batch_function import BatchFunction, host_rows, suitable_size
 from .batch_sources import ArraySource, Source, as_source
 from .jobs import Job, Run, Share, opened
@@ -115,6 +115,7 @@ def map_batches(
       10 (10, 2, 2, 2)
     """
     _check_kinds(fn=fn, output=output, shared=shared, progress=progress, checkpoint_seconds=checkpoint_seconds)
+    shared = _as_shared(shared)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     target, part = Path(output), _share(share)
     _check_arguments(given, batch_size)
@@ -239,6 +240,18 @@ def _check_kinds(**arguments: Any) -> None:
         kind, what = _KINDS[name]
         if not isinstance(value, kind):
             raise DataTypeError(f"map_batches: {name} must be {what}, but it is {type(value).__name__}")
+
+
+def _as_shared(shared: Iterable[Any]) -> list[Any]:
+    if isinstance(shared, str | jax.Array | np.ndarray):
+        is_what = "a str" if isinstance(shared, str) else f"one, {describe(shared)}"
+        raise DataTypeError(f"map_batches: shared must be a sequence of arrays, but it is {is_what}; put it in a list")
+    arrays = list(shared)
+    for i, given in enumerate(arrays):
+        if isinstance(given, str | os.PathLike | NpyFile):
+            rule, kind = f"map_batches: shared[{i}] must be an array", type(given).__name__
+            raise DataTypeError(f"{rule}, but it is a {kind}; numpy.load(path) makes one")
+    return arrays
 
 
 def _share(value: Any) -> Share:

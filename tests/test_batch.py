@@ -130,6 +130,19 @@ def test_several_inputs_and_a_shared_one(tmp_path):
     same_bytes(tmp_path / "out2.npy", table[np.clip(np.where(i < 0, i + 6, i), 0, 5)])
 
 
+def test_shared_arrays_may_come_from_an_iterator(tmp_path):
+    array = random_rows(5, np.int32, (2,))
+    two = iter([np.int32([[3, 4]]), np.int32([[1, 1]])])
+    map_batches(lambda x, one, other: x + one - other, array, tmp_path / "out.npy", shared=two)
+    same_bytes(tmp_path / "out.npy", array + np.int32([2, 3]))
+
+
+@pytest.mark.parametrize("wrong", ["bf16", "f4,,", 3])
+def test_a_type_that_is_none_is_told_with_its_file(wrong):
+    with pytest.raises(ConstraintError, match=rf"^NpyFile\(in.npy\): dtype must be .*bfloat16.*, but it is '?{wrong}"):
+        NpyFile("in.npy", wrong)
+
+
 def test_arrays_and_iterators_are_inputs_too(tmp_path):
     array = random_rows(ROWS)
     reused = np.empty((5, *ITEM), np.float32)
@@ -467,7 +480,7 @@ RESULTS = {
     "a row too many": (lambda x: jnp.concatenate([x, x[:1]]), r"but for a batch of \d it returns float32"),
     "a number": (lambda x: x.sum(), r"but for a batch of \d it returns float32\[\]"),
     "two arrays": (lambda x: (x, x), "but it returns tuple; write one file per call"),
-    "nothing": (lambda x: None, "but it returns NoneType; write one file per call"),
+    "nothing": (lambda x: None, "but it returns None; did you forget `return`"),
     "a text": (lambda x: "x", "but it returns str; write one file per call"),
     "keys": (lambda x: random_keys(8), "which no .npy file holds"),
     "refused by the operator": (lambda x: dml_jax.depth_to_space(x, 3), "the channels of input must be a multiple"),
@@ -538,6 +551,12 @@ def test_wrong_arguments_are_told(job, tmp_path):
     fails(ConstraintError, "not iterators", blocks, iter([array]), out, share=(0, 2))
     fails(ConstraintError, "at least one array, but it gives none", blocks, iter([]), out)
     fails(DataTypeError, "but it is int; numpy.asarray makes an array", blocks, 3, out)
+    fails(DataTypeError, "but it is list; several inputs are a tuple", lambda x, y: x, [path, path], out)
+    fails(
+        DataTypeError, r"shared\[0\] must be an array, but it is a str; numpy.load", blocks, path, out, shared=["s.npy"]
+    )
+    fails(DataTypeError, r"but it is one, float32\[.*; put it in a list", blocks, path, out, shared=array)
+    fails(DataTypeError, "sequence of arrays, but it is a str; put it in a list", blocks, path, out, shared="s.npy")
     fails(DataTypeError, "identity must consist of JSON types", blocks, path, out, identity={"a": {1}})
     fails(BatchError, "the output must not be an input", blocks, path, path, overwrite=True)
     link = tmp_path / "link.npy"

@@ -190,6 +190,15 @@ def test_a_shared_operand_is_read_whole(tmp_path, shared):
     assert np.load(tmp_path / "out.npy").tobytes() == expected.tobytes()
 
 
+def test_the_output_is_no_shared_operand(tmp_path):
+    """The file would be lost."""
+    table, at = files(tmp_path, [X[0], INDICES])
+    refused = batch("gather", table, at, table, "--axis", 0, "--shared", "input", "--overwrite")
+    assert refused.exit_code == 1
+    assert "the output must not be an input" in refused.stderr
+    assert np.load(table).tobytes() == X[0].tobytes()
+
+
 def test_the_type_of_data_without_one_is_said(tmp_path):
     array = random_rows(N, ml_dtypes.bfloat16)
     arguments = ["depth_to_space", saved(tmp_path / "in.npy", array), tmp_path / "out.npy", "--block-size", 2]
@@ -247,7 +256,8 @@ def test_failures_are_told_in_a_line_and_leave_nothing(tmp_path):
     cases = {
         "none.npy: an input cannot be read": [tmp_path / "none.npy", out, "--block-size", 2],
         "the channels of input must be a multiple": [path, out, "--block-size", 3],
-        "the output must not be an input": [path, path, "--block-size", 2, "--overwrite"],
+        "the output must not be an input": [path, path, "--block-size", 2],
+        "the output must not be an input; choose": [path, path, "--block-size", 2, "--overwrite"],
         "the output exists; --overwrite replaces it when": [path, path.with_name("in2.npy"), "--block-size", 2],
     }
     saved(tmp_path / "in2.npy", random_rows(N))

@@ -132,6 +132,8 @@ def replicated(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
 
 def _one_array(result: Any, rows: int) -> jax.Array:
     rule = "map_batches: fn must return one array with a row per row of its batch"
+    if result is None:
+        raise ConstraintError(f"{rule}, but it returns None; did you forget `return`?")
     if not isinstance(result, jax.Array | np.ndarray):
         raise ConstraintError(f"{rule}, but it returns {type(result).__name__}; write one file per call")
     array = jnp.asarray(result)

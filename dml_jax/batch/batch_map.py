@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import ConstraintError, DataTypeError
+from ..errors import ConstraintError, DataTypeError, describe
 from .batch_function import BatchFunction, host_rows, suitable_size
 from .batch_sources import ArraySource, Source, as_source
-from .errors import BatchError
-from .jobs import Job, Run, Share, opened, refuse_existing
+from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
+from .output_checks import check_output
 from .pipeline import DEPTH, run_pipeline
 from .progress_recorder import Recorder
 
@@ -115,12 +115,13 @@ def map_batches(
       10 (10, 2, 2, 2)
     """
     _check_kinds(fn=fn, output=output, shared=shared, progress=progress, checkpoint_seconds=checkpoint_seconds)
+    shared = _as_shared(shared)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     target, part = Path(output), _share(share)
-    _check_arguments(target, given, batch_size)
+    _check_arguments(given, batch_size)
     if not checkpoint_seconds > 0:
         raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
-    refuse_existing(target, part, overwrite)
+    check_output(target, given, part, overwrite)
     with ExitStack() as stack:
         sources = []
         for i, value in enumerate(given):
@@ -241,6 +242,18 @@ def _check_kinds(**arguments: Any) -> None:
             raise DataTypeError(f"map_batches: {name} must be {what}, but it is {type(value).__name__}")
 
 
+def _as_shared(shared: Iterable[Any]) -> list[Any]:
+    if isinstance(shared, str | jax.Array | np.ndarray):
+        is_what = "a str" if isinstance(shared, str) else f"one, {describe(shared)}"
+        raise DataTypeError(f"map_batches: shared must be a sequence of arrays, but it is {is_what}; put it in a list")
+    arrays = list(shared)
+    for i, given in enumerate(arrays):
+        if isinstance(given, str | os.PathLike | NpyFile):
+            rule, kind = f"map_batches: shared[{i}] must be an array", type(given).__name__
+            raise DataTypeError(f"{rule}, but it is a {kind}; numpy.load(path) makes one")
+    return arrays
+
+
 def _share(value: Any) -> Share:
     is_pair = isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)
     if not is_pair or not 0 <= value[0] < value[1]:
@@ -248,23 +261,11 @@ def _share(value: Any) -> Share:
     return Share(*value)
 
 
-def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None) -> None:
+def _check_arguments(inputs: Sequence[Any], batch_size: int | None) -> None:
     if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
         raise ConstraintError(f"map_batches: batch_size must be an integer of at least 1, but it is {batch_size!r}")
     if not inputs:
         raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
-    paths = [source.path if isinstance(source, NpyFile) else source for source in inputs]
-    for path in paths:
-        if isinstance(path, str | os.PathLike) and _same(path, output):
-            raise BatchError(f"{output}: the output must not be an input; choose another name")
-    if not os.path.isdir(output.parent):
-        raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
-    if os.path.isdir(output):
-        raise BatchError(f"{output}: the output must be a file, but it is a folder")
-
-
-def _same(a: str | os.PathLike[str], b: Path) -> bool:
-    return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -222,7 +222,8 @@ def as_source(name: str, given: Any) -> Source:
     if isinstance(given, Sequence) and given and all(isinstance(part, np.ndarray) for part in given):
         return IteratorSource(name, given)
     rule = f"map_batches: {name} must be a path of a .npy file, a NumPy array or an iterator of them"
-    raise DataTypeError(f"{rule}, but it is {type(given).__name__}; numpy.asarray makes an array")
+    remedy = "several inputs are a tuple" if isinstance(given, list) else "numpy.asarray makes an array"
+    raise DataTypeError(f"{rule}, but it is {type(given).__name__}; {remedy}")
 
 
 def as_data_type(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.dtype:

@@ -26,10 +26,20 @@ class NpyFile:
       path: the file.
       dtype: of its elements, for a file that does not name it: `numpy.save` keeps of bfloat16 and float8 only their
         size, as '<V2' and '<V1'. None is what the file says.
+
+    Raises:
+      DataTypeError: `dtype` is no type.
     """
 
     path: str | os.PathLike[str]
     dtype: np.dtype[Any] | type[Any] | str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            np.dtype(self.dtype)
+        except (TypeError, ValueError, SyntaxError):  # of a text such as "f4,,"
+            wanted = "a type that NumPy or ml_dtypes has, such as jnp.bfloat16 or 'float8_e4m3fn'"
+            raise DataTypeError(f"NpyFile({self.path}): dtype must be {wanted}, but it is {self.dtype!r}") from None
 
 
 def streamed_header(file: BinaryIO, path: Path, dtype: Any = None) -> NpyHeader:

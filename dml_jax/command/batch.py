@@ -148,15 +148,15 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
     shared = _shared_options(list(operator.operands))
     first = _sentence(function_names()[name])
+    files_are = _FILES.format(", but for those named by --shared" if shared else "")
     return click.Command(
         name,
         callback=partial(run_operator, name, operator),
         params=[*files, *operator.attributes, *shared, *_COMMON],
-        help=f"{first}\n\n{_FILES.format(', but for those named by --shared' if shared else '')}",
+        help="\n\n".join(filter(None, (first, files_are, operator.note, _STATUS))),
         epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{a}.npy' for a in arguments)} {operator.example}",
     )
 
 
-_FILES = """All are .npy files, with the items along the leading dimension{}.
-
-Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
+_FILES = "All are .npy files, with the items along the leading dimension{}."
+_STATUS = """Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""

@@ -14,11 +14,19 @@ from ..core.arguments.indices import as_indices
 from ..core.arguments.kinds import Kind
 from ..core.arguments.ports import argument_of
 from ..core.arguments.public_function import SHARDING
-from ..core.arguments.static_values import as_dim, as_dims, as_dtype, as_real, as_real_or_reals, as_reals
+from ..core.arguments.static_values import (
+    as_dim,
+    as_dim_or_dims,
+    as_dims,
+    as_dtype,
+    as_real,
+    as_real_or_reals,
+    as_reals,
+)
 from ..core.structs.activation_fusion import as_activation
 from .option_types import ActivationType, NumberType
 
-__all__ = ["COMMON", "BatchOperator", "batch_operators"]
+__all__ = ["COMMON", "HELP", "BatchOperator", "batch_operators", "described"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,12 @@ class BatchOperator:
     attributes: tuple[click.Option, ...]
     example: str
 
+    @property
+    def note(self) -> str:
+        """Says which dimensions one number stands for, where the function counts those of its input."""
+        kinds = self.function.kinds.values()
+        return _OF_ITEM if any(k.reader is as_dim_or_dims and "input" in k.needs for k in kinds) else ""
+
     def named(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the attributes that were given, by the names of the function's arguments."""
         return {name.removeprefix(_RENAMED): value for name, value in options.items() if value is not None}
@@ -46,8 +60,8 @@ class BatchOperator:
         return self.function.kinds[argument_of(port)].read is as_indices
 
 
-# Help of options that apply per item; other options take theirs from the docstring. An example, if required.
-_HELP = {
+# Help of options that apply per item, each with one meaning wherever it is; others take theirs from the docstring.
+HELP = {
     "axis": "Dimension of an item, from 0; a negative number counts from the end.",
     "fill_value": "What an index out of range reads with --mode fill; 0 if left out.",
     "reduction": "Combine any number of updates with each element instead of replacing it.",
@@ -56,11 +70,12 @@ _HELP = {
     "block_size": "Height and width of a block, in pixels.",
     "order": "How channels become pixels: DCR is DEPTH_COLUMN_ROW, CRD is COLUMN_ROW_DEPTH.",
     "data_format": "Order of dimensions: an item is CHW, or HWC.",
-    "strides": "Elements, not bytes, from one coordinate to the next, a number per dimension, such as 3,1.",
 }
+_OF_ITEM = """Where one number stands for all dimensions, these are an item's behind its first two. An item has no
+batch of its own: of a file [N, C, H, W] it is [C, H, W], and one number is for W alone."""
 _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
 _EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_dims: "2,3", as_dtype: "float16"}
-_EXAMPLES |= {as_reals: "2,0.5", as_activation: "LEAKY_RELU:0.1"}
+_EXAMPLES |= {as_dim_or_dims: "2,2", as_reals: "2,0.5", as_activation: "LEAKY_RELU:0.1"}
 # The options of every subcommand; an attribute of such a name has the operator's name before it.
 _RUNNING = ("dtype", "batch_size", "cpu_devices", "restart", "overwrite", "coordinator", "num_processes", "process_id")
 COMMON = frozenset(("output", "shared", *_RUNNING))
@@ -88,11 +103,11 @@ class _Row(click.ParamType):
 
 
 class _OneOrRow(_Row):
-    """One number, or several with commas between them."""
+    """One number, or several with commas between them; "2," is a row of one."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        row = value if isinstance(value, float) else super().convert(value, param, ctx)
-        return row[0] if isinstance(row, tuple) and len(row) == 1 else row
+        row = (value,) if isinstance(value, float) else super().convert(value, param, ctx)
+        return row[0] if len(row) == 1 and "," not in str(value) else row
 
 
 def batch_operators() -> dict[str, BatchOperator]:
@@ -103,7 +118,7 @@ def batch_operators() -> dict[str, BatchOperator]:
 
 
 def _operator(function: Any) -> BatchOperator:
-    parameters, described = signature(function).parameters, _described(function)
+    parameters, texts = signature(function).parameters, described(function)
     operands: dict[str, bool] = {}
     attributes: list[click.Option] = []
     examples: list[str] = []
@@ -111,7 +126,7 @@ def _operator(function: Any) -> BatchOperator:
         if kind.is_array and not kind.needs:
             operands[name] = kind.is_list
         elif name not in _LEFT_OUT and (name != "deterministic" or "reduction" in parameters):
-            text = _HELP.get(name) or _of_modes(kind.names) or described.get(name, "")
+            text = HELP.get(name) or _of_modes(kind.names) or texts.get(name, "")
             attributes.append(_option(function.__name__, name, kind, parameters[name], text))
             if attributes[-1].required:
                 shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader) or (kind.names or ("1",))[-1]
@@ -148,11 +163,12 @@ def _type_of(kind: Kind) -> Any:
     if kind.is_array:
         return NumberType()
     types = {as_dim: int, as_dims: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
-    types |= {as_real_or_reals: _OneOrRow(float, "number"), as_activation: ActivationType()}
+    types |= {as_dim_or_dims: _OneOrRow(int, "integer"), as_real_or_reals: _OneOrRow(float, "number")}
+    types |= {as_activation: ActivationType()}
     return types.get(kind.reader, str)
 
 
-def _described(function: Callable[..., Any]) -> Mapping[str, str]:
+def described(function: Callable[..., Any]) -> Mapping[str, str]:
     """Returns what the docstring says about each argument."""
     section = re.search(r"^Args:\n(.*?)\n\n", getdoc(function) or "", re.DOTALL | re.MULTILINE)
     entries = re.split(r"^  (?=\w)", section[1] if section else "", flags=re.MULTILINE)

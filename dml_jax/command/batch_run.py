@@ -54,8 +54,9 @@ def run_operator(
 
     from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
-    from ..batch.jobs import Share, refuse_existing
+    from ..batch.jobs import Share
     from ..batch.npy_file import NpyFile, load_whole
+    from ..batch.output_checks import check_output
 
     paths = {operand: rest.pop(operand) for operand in operator.operands}
     _check_shared(operator, shared)
@@ -72,7 +73,7 @@ def run_operator(
 
     interruption.begin()
     try:
-        refuse_existing(output, share, overwrite)
+        check_output(output, files.values(), share, overwrite)
         with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(output) as bar:
             devices()
             last = map_batches(

@@ -81,9 +81,9 @@ class Kind:
 
     @property
     def reader(self) -> Callable[..., Any]:
-        """`read` of a value other than None, which an optional argument may be; of several integers `as_dims`."""
+        """`read` of a value other than None, which an optional argument may be; of integers one or several."""
         read = self.read.read if isinstance(self.read, _OrNone) else self.read
-        return as_dims if isinstance(read, _OneOrSeveral) else read
+        return as_dim_or_dims if isinstance(read, _OneOrSeveral) else read
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def test_64_bit_numpy_data_is_refused_while_x64_is_off_and_moved_while_it_is_on(
         if x64:
             assert call().dtype == dtype
         else:
-            with pytest.raises(dml_jax.DataTypeError, match=r"enable them \(jax.config.update"):
+            with pytest.raises(dml_jax.DataTypeError, match=r"convert it by \.astype\(np\.\w+\), or enable x64 \("):
                 call()
     if x64:
         assert_same_bits(calls[0](), data[index])

@@ -118,8 +118,9 @@ def as_array(operator: str, name: str, value: Any) -> Any:
             CONCRETE.add(type(value))
         return value
     if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
-        rule = f"{name} must be an array (jax.Array or numpy.ndarray); numpy.asarray makes one"
-        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+        rule = f"{name} must be an array (jax.Array or numpy.ndarray)"
+        fact = f"it is {type(value).__name__}; numpy.asarray({name}, dtype) makes one"
+        raise DataTypeError(message(operator, rule, fact, {name: value}))
     array = np.asarray(value)
     if not is_of_jax(array.dtype):
         rule = f"{name}.dtype must be a type that JAX has"

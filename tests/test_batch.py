@@ -105,7 +105,7 @@ def test_elements_of_4_bits_keep_them_also_where_jit_is_disabled(tmp_path):
 def test_64_bit_types_are_refused_or_exact(tmp_path, dtype):
     array = random_rows(ROWS, dtype)
     path = saved(tmp_path / "in.npy", array)
-    with jax.enable_x64(False), pytest.raises(DataTypeError, match="needs 64-bit types: enable them"):
+    with jax.enable_x64(False), pytest.raises(DataTypeError, match="needs 64-bit types, but jax_enable_x64 is off"):
         map_batches(blocks, path, tmp_path / "out.npy", batch_size=8)
     assert names(tmp_path) == ["in.npy"]
     with jax.enable_x64(True):

@@ -59,7 +59,7 @@ def resize(
         raise ConstraintError(f"{rule}, but they are {mode!r} and {nearest_mode!r}")
     data, dtype = on_device(x), x.dtype
     if mode != "nearest" and not (jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)):
-        raise DataTypeError(f"x must be of floats or integers where mode is {mode}, but it is {dtype}")
+        raise DataTypeError(f"x must have an integer or floating-point type where mode is {mode}, but it is {dtype}")
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
     nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]  # of which the others take nothing

@@ -50,7 +50,7 @@ def _no_order(x: Operands) -> str | None:
 
 
 RULES = (
-    Rule("real(dtype)", "{dtype} must be a type of integers or floats", _no_order, DataTypeError),
+    Rule("real(dtype)", "{dtype} must be an integer or floating-point type", _no_order, DataTypeError),
     each_at_least("sizes", 0),
     representable("sizes", lambda x: x["sizes"], "dtype"),
 )

@@ -39,7 +39,9 @@ def _no_number(x: Operands) -> str | None:
     return None if is_number else f"it is {x['input'].dtype}"
 
 
-RULES = (Rule("numbers(input)", "{input}.{dtype} must be one of numbers to scale or shift", _no_number, DataTypeError),)
+RULES = (
+    Rule("numbers(input)", "{input}.{dtype} must be a numeric type to be scaled or shifted", _no_number, DataTypeError),
+)
 
 
 def _dims(x: Operands) -> Dims:

@@ -274,7 +274,7 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind):
         ({"delta": 0.5, "dtype": np.uint8}, DataTypeError, r"delta must be .* that uint8 holds, but it is 0\.5"),
         ({"delta": 0.5, "dtype": np.int32}, DataTypeError, r"delta must be .* that int32 holds, but it is 0\.5"),
         ({"delta": 1e39}, DataTypeError, r"delta must be .* that float32 holds"),
-        ({"delta": 1, "dtype": np.complex64}, DataTypeError, "dtype must be a type of integers or floats, but it is c"),
+        ({"delta": 1, "dtype": np.complex64}, DataTypeError, "must be an integer or floating-point type, but it is c"),
         ({"dtype": "float7"}, DataTypeError, "dtype must be a type that JAX has"),
     ],
 )

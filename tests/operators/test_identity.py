@@ -271,7 +271,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 def test_random_keys():
     keys = random_keys(2)
     assert_same_bits(jax.random.key_data(identity(keys)), np.asarray(jax.random.key_data(keys)))
-    with pytest.raises(DataTypeError, match="must be one of numbers to scale or shift, but it is key"):
+    with pytest.raises(DataTypeError, match="must be a numeric type to be scaled or shifted, but it is key"):
         identity(keys, 2)
 
 

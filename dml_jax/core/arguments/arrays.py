@@ -48,13 +48,14 @@ def as_data(operator: str, name: str, value: Any) -> Any:
     if is_read(value):
         return value
     array = as_array(operator, name, value)
-    if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
+    if is_key(array) or (narrow := jax.dtypes.canonicalize_dtype(array.dtype)) == array.dtype:
         return on_context_mesh(array)
-    rule = (
-        f"{name} of type {array.dtype} needs 64-bit types: enable them (jax.config.update('jax_enable_x64', True), "
-        f"or with jax.enable_x64(True) around the call), or convert {name} yourself"
+    rule = f"{name} of type {array.dtype} needs 64-bit types"
+    fact = (
+        f"jax_enable_x64 is off and JAX would narrow it: convert it by .astype(np.{narrow}), or enable x64 "
+        "(jax.config.update('jax_enable_x64', True), or with jax.enable_x64(True) around the call)"
     )
-    raise DataTypeError(message(operator, rule, "jax_enable_x64 is off and JAX would narrow it", {name: array}))
+    raise DataTypeError(message(operator, rule, fact, {name: array}))
 
 
 def as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
@@ -117,8 +118,9 @@ def as_array(operator: str, name: str, value: Any) -> Any:
             CONCRETE.add(type(value))
         return value
     if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
-        rule = f"{name} must be an array (jax.Array or numpy.ndarray); numpy.asarray makes one"
-        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+        rule = f"{name} must be an array (jax.Array or numpy.ndarray)"
+        fact = f"it is {type(value).__name__}; numpy.asarray({name}, dtype) makes one"
+        raise DataTypeError(message(operator, rule, fact, {name: value}))
     array = np.asarray(value)
     if not is_of_jax(array.dtype):
         rule = f"{name}.dtype must be a type that JAX has"

@@ -35,8 +35,8 @@ def as_indices(operator: str, name: str, value: Any) -> Any:
     if narrow == array.dtype:
         return on_context_mesh(array)
     if isinstance(array, Tracer):
-        rule = "traced 64-bit indices need 64-bit types: enable jax_enable_x64 where they are traced, or convert them"
-        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: array}))
+        fact = f"jax_enable_x64 is off: enable it where they are traced, or convert them by .astype(np.{narrow})"
+        raise DataTypeError(message(operator, "traced 64-bit indices need 64-bit types", fact, {name: array}))
     limits = np.iinfo(narrow)
     return on_context_mesh(np.clip(np.asarray(array), limits.min, limits.max).astype(narrow))
 

@@ -223,8 +223,8 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
     check_compiled(operator, {name: dtype})
     dtype = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-        rule = f"{name} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
-        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: dtype}))
+        rule, fact = f"{name} of 64 bits needs 64-bit types", "jax_enable_x64 is off: enable it around the call"
+        raise DataTypeError(message(operator, rule, fact, {name: dtype}))
     return dtype
 
 

@@ -113,8 +113,9 @@ class Computation(Generic[R]):
         inputs = {port: self._as_input(port, array) for port, array in zip(ports, arrays, strict=True)}
         for port, tensor in self.output_ports().items():
             if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
-                rule = f"{self.shown(port)} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
-                raise DataTypeError(message(self.operator_type, rule, "jax_enable_x64 is off", {port: tensor}))
+                rule = f"{self.shown(port)} of 64 bits needs 64-bit types"
+                fact = "jax_enable_x64 is off: enable it around the call"
+                raise DataTypeError(message(self.operator_type, rule, fact, {port: tensor}))
         return self.compute_ports(inputs)
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> R:

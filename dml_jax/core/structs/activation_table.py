@@ -49,7 +49,7 @@ class Row:
 
     @property
     def required(self) -> Set[str]:
-        """The parameters that must be given, or have a default."""
+        """The parameters that may not be None; some have a default."""
         return {name for name, kind in self.fields.items() if not kind.is_optional}
 
 
@@ -63,9 +63,9 @@ _FIELDS = {"Axes": counted_by("AxisCount"), "ScaleBias": SCALE_BIAS}
 
 
 def in_type_of(x: jax.Array, value: Any) -> Any:
-    """A parameter in the type of an array; axes and scales with biases as they are.
+    """Casts a float parameter to the dtype of x; returns axes, and scales with biases, as they are.
 
-    Integers take its whole part, or the nearest integer that they hold, and 0 for NaN.
+    For an integer dtype it is truncated and clamped; NaN becomes 0.
     """
     if not isinstance(value, float):
         return value
@@ -77,7 +77,7 @@ def in_type_of(x: jax.Array, value: Any) -> Any:
 
 
 def _exponential(x: jax.Array, scale: Any = 1) -> jax.Array:
-    """exp(x / scale) - 1 of numbers that are not positive."""
+    """expm1(min(x, 0) / scale), the negative branch of ELU: never overflows."""
     return jnp.expm1(jnp.minimum(x, 0) / scale)
 
 

@@ -328,7 +328,7 @@ def test_static_inputs():
         (
             {"shape": [np.nan, 2]},
             dml_jax.DataTypeError,
-            "static value 'shape': it must be exactly representable as int64",
+            "exactly representable as int64, but it is [nan, 2]",
         ),
         (
             {"shape": "six"},

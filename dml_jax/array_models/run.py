@@ -14,7 +14,7 @@ from ..errors import ConstraintError, describe, suggestion
 from .binding_lines import binding_lines
 from .model import ArrayModel, Program
 from .model_inputs import make_inputs
-from .npy_files import assigned, targets, write_arrays
+from .npy_files import assign_files, output_paths, write_arrays
 
 __all__ = ["ArrayRun", "Times", "run_arrays"]
 
@@ -70,12 +70,12 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
     Raises:
       ConstraintError: the model or an input is wrong, a shape does not fit, or a file cannot be written.
     """
-    files = assigned([spec.name for spec in model.inputs], asked.given, asked.given_from)
+    files = assign_files([spec.name for spec in model.inputs], asked.given, asked.given_from)
     _check_names(model, asked.shapes)
     generated = [spec.name for spec in model.inputs if spec.name not in files]
     timing = asked.timing or (Timing() if generated else None)
     folder = asked.output or (None if timing else model.path.parent)
-    written = targets(model.outputs, folder, [*model.files, *files.values()]) if folder else {}
+    written = output_paths(model.outputs, folder, [*model.files, *files.values()]) if folder else {}
     times = None
     with jax.enable_x64(True), jax.default_device(device):
         arrays = make_inputs(model.inputs, files, asked.shapes)

@@ -47,7 +47,7 @@ _KINDS = {str: "a string", int: "an integer", list: "an array", bool: "true or f
 
 
 def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: int = 0) -> int:
-    """Returns the value of an unsigned 64-bit field."""
+    """Returns an integer field in [least, 2**64 - 1]."""
     value = get(fields, field, int, default)
     if not least <= value <= UINT64_MAX:
         raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")

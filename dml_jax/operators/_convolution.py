@@ -275,7 +275,7 @@ def convolution(
       dilations: distance between the elements of the filter, at least 1; 1 by default. One number stands for all.
       start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default. One number
         stands for all.
-      end_padding: zeros behind it, likewise.
+      end_padding: zeros after it, likewise.
       output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default. One number stands
         for all.
       output_sizes: of the output's spatial dimensions, those that are appended among them. Backward up to strides - 1
@@ -371,7 +371,7 @@ class ConvolutionDesc(OperatorDesc):
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
-      end_padding: zeros behind it.
+      end_padding: zeros after it.
       output_padding: zeros that are appended to the sums, before the bias.
       group_count: how many groups of channels there are; at least 1.
       fused_activation: an `Activation`, or None.

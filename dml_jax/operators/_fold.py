@@ -104,7 +104,7 @@ def fold(
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach behind it, likewise.
+      end_padding: how far windows may reach past its end, likewise.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -151,7 +151,7 @@ class FoldDesc(OperatorDesc):
       strides: elements from a window to the next one; at least 1.
       dilations: elements from one of a window to its next one; at least 1.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
 
     Raises:
       ConstraintError: a rule of `FoldDesc.wordings()` is broken.

@@ -149,7 +149,7 @@ class ConvolutionIntegerDesc(OperatorDesc):
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: how far the first place is before each spatial dimension.
-      end_padding: how far places may reach behind it.
+      end_padding: how far places may reach past its end.
       group_count: how many groups of channels there are; at least 1.
 
     Raises:
@@ -217,7 +217,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: how far the first place is before each spatial dimension.
-      end_padding: how far places may reach behind it.
+      end_padding: how far places may reach past its end.
       group_count: how many groups of channels there are; at least 1.
 
     Raises:

@@ -52,7 +52,7 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
       strides: distance from a window to the next one, per spatial dimension; at least 1.
       window_size: elements of a window, likewise.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts.
 

@@ -1,4 +1,4 @@
-"""Parses the JSON of model files: comments, trailing commas and text behind it are allowed, repeated names are not."""
+"""Parses the JSON of model files: comments, trailing commas and text after it are allowed, repeated names are not."""
 
 import json
 import re

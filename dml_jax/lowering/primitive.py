@@ -127,7 +127,7 @@ def by_platform(x: jax.Array, *, cpu: Callable[[jax.Array], jax.Array], default:
 
 
 def varying_alike(*tree: Any) -> Any:
-    """The same values, each typed as different on every device of a jax.shard_map if any is."""
+    """Types all values as varying over the jax.shard_map axes over which any of them varies."""
     axes = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves(tree)]
     every = frozenset().union(*axes)
 

@@ -252,7 +252,7 @@ _ROUNDED = {
     "Sqrt": (1, jnp.sqrt),
     "Tan": (7, jnp.tan),
 }
-# Of any number of operands.
+# Operators of any number of operands.
 _VARIADIC = {
     "Max": partial(_extreme, "maximum"),
     "Mean": _mean,

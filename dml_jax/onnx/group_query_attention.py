@@ -23,7 +23,7 @@ from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
 
-# Of attributes about caches that are quantised, or as short as a window.
+# The values accepted of attributes about caches that are quantised, or as short as a window.
 _ACCEPTED = {
     "k_quant_type": ("NONE",),
     "v_quant_type": ("NONE",),
@@ -117,7 +117,7 @@ class _Lengths:
 
     Args:
       batch: of queries.
-      rows: of queries, and of new keys, some of which may be padding, behind the others.
+      rows: of queries, and of new keys, some of which may be padding, after the others.
       starts: of each row of the batch, the number of its first new key; int32.
       ends: of each row of the batch, how many keys it has; int32.
       room: of the cache after it.

@@ -266,7 +266,7 @@ def pad(
 
 
 def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], list[int]]:
-    """Returns how many elements are added before and behind each dimension; a negative number removes some."""
+    """Returns how many elements are added before and after each dimension; a negative number removes some."""
     amounts = known_ints("pads", pads)
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
     if len(amounts) != 2 * len(along):

@@ -120,7 +120,7 @@ def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[
     return rounded
 
 
-# Of the windows.
+# Arguments about windows.
 
 
 def _options(windows: Sequence[Windows]) -> Any:

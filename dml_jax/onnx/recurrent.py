@@ -13,7 +13,7 @@ from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "gru", "lstm", "recurrent", "rnn"]
 
-# Of each direction whether it runs from the last step back; the second name is a slip of GRU-1's schema.
+# Per direction, whether it runs from the last step to the first; "foward" is a slip of GRU-1's schema.
 _IS_BACKWARD = {
     "forward": (False,),
     "foward": (False,),

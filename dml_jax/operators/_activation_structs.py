@@ -71,7 +71,7 @@ def _described(usual: float | None, name: str) -> str:
 
 @dataclass(frozen=True)
 class ActivationDesc(OperatorDesc):
-    """The base of the structs: the fields of a subclass behind the tensors are the parameters of its activation."""
+    """The base of the structs: the fields of a subclass after the tensors are the parameters of its activation."""
 
     input: Input
     output: Output

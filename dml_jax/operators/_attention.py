@@ -79,7 +79,7 @@ def attend(
 
 
 def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Array:
-    """Returns all keys, or all values: those of the past with new ones behind them, or in their places of a cache.
+    """Returns all keys, or values: those of the past, then the new ones; or the cache, into which these are written.
 
     Args:
       past: (batch, heads, keys, size), or None.

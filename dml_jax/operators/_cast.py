@@ -116,7 +116,7 @@ def _odd_float(wide: jax.Array) -> jax.Array:
 
 
 def _odd_integer(whole: jax.Array) -> jax.Array:
-    """The same for integers, which keep between 16 and 24 bits if they have as many."""
+    """`_odd_float` for integers: keeps the first 16 to 24 bits, and sets the last one kept if a bit is lost."""
     for shift in range(8, 8 * whole.dtype.itemsize - 23, 8):
         rest = whole & (2**shift - 1)
         odd = whole - rest | (rest != 0).astype(whole.dtype) << shift

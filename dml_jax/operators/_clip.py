@@ -100,7 +100,7 @@ def clip(
     array = jnp.asarray(input)
     wide = wide_type(array.dtype)
     least, most = (
-        # Of a scalar lax.clamp has no derivative (JAX 0.10 to 0.12).
+        # Broadcast: lax.clamp has no derivative for a scalar bound (JAX 0.10 to 0.12).
         np.asarray(none).astype(wide) if x is None else jnp.broadcast_to(jnp.asarray(x, wide), array.shape)
         for x, none in zip((min, max), _extremes(wide), strict=True)
     )

@@ -95,8 +95,8 @@ def fold(
     with W = prod(window_sizes), and w and b the row-major numbers of an element of a window and of a window.
 
     Args:
-      input: [..., C * W, B], any dtype of numbers with 0 among them; a column per window, in row-major order. Of bools
-        "or" is the sum.
+      input: [..., C * W, B], any dtype of numbers with 0 among them; a column per window, in row-major order. The
+        sum of bools is "or".
       output_sizes: of the d spatial dimensions of the output, d >= 1.
       window_sizes: elements of a window along each of them; integers, at least 1. One number stands for all.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number

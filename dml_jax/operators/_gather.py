@@ -97,8 +97,8 @@ def gather(
     """
     indices = jnp.asarray(indices)  # under jax.disable_jit they may be NumPy's
     axis %= input.ndim
-    behind = axis + indices.ndim
-    placed = (*range(axis), *range(behind, behind + input.ndim - 1 - axis))
+    after = axis + indices.ndim
+    placed = (*range(axis), *range(after, after + input.ndim - 1 - axis))
     return read(
         input,
         indices[..., None],

@@ -36,7 +36,7 @@ from ._quantization import (
 __all__ = ["MatrixMultiplyIntegerDesc", "MatrixMultiplyIntegerToFloatDesc", "QuantizedLinearMatrixMultiplyDesc"]
 
 _RANKS = range(2, 5)
-# Of each matrix its rows, or its columns, may have a scale and a zero point each.
+# Scales and zero points may be per row of a matrix, or per column.
 _AXES = {
     "a": PerAxis(-2, "a", -2, "rows"),
     "b": PerAxis(-1, "b", -1, "columns"),
@@ -45,7 +45,7 @@ _AXES = {
 _INPUTS = ("a", "b")
 
 
-# Of the zero points and scales of a and b the sizes broadcast to those of (..., M, 1) and of (..., 1, N).
+# Zero points and scales broadcast: those of a to (..., M, 1), those of b to (..., 1, N).
 
 
 def multiply_quantized(

@@ -71,7 +71,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """The axis keeps no sharding: the parts of one device are not behind each other."""
+    """The axis keeps no sharding: the parts of one device are not adjacent."""
     rank = x["inputs"][0].ndim
     names = [f"input {d}" for d in range(rank)]
     axis = x["axis"] % rank
@@ -123,7 +123,7 @@ def _joined(x: Operands) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class JoinDesc(OperatorDesc):
-    """DML_JOIN_OPERATOR_DESC: puts tensors behind each other along `axis`.
+    """DML_JOIN_OPERATOR_DESC: concatenates tensors along `axis`.
 
     Args:
       inputs: one tensor or more, of one size in all dimensions but `axis`.

@@ -97,7 +97,7 @@ def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Arr
 
 
 def _fitted(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
-    """An array in the sizes of a tensor, which may differ by ones; a cache that is begun has zeros behind the keys."""
+    """An array in the sizes of a tensor, which may differ by ones; a cache that is begun has zeros after the keys."""
     room = sizes[-2] - array.shape[2] if array.ndim == 4 else 0
     padded = jnp.pad(array, ((0, 0), (0, 0), (0, room), (0, 0))) if room else array
     return padded.reshape(sizes)
@@ -191,7 +191,7 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     As MULTIHEAD_ATTENTION, with G heads of keys and values: head h of the queries uses head h // (N / G) of the keys.
 
     With `past_sequence_lengths` the past is a cache of T keys. Row b of the batch has past_sequence_lengths[b] keys of
-    the past; the S new ones come behind them, in their places of the cache. Query i sees the keys of the past and the
+    the past; the S new ones come after them, in their places of the cache. Query i sees the keys of the past and the
     new ones up to number i. Lengths count as the nearest ones in [0, T - S].
 
     Args:
@@ -208,7 +208,7 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       past_value: (B, G, P, V), or the cache, (B, G, T, V); or None.
       past_sequence_lengths: (B) of INT32; or None: all keys count for every query.
       output: (B, S, N * V).
-      output_present_key: (B, G, T, D), or None. Of a cache without a past it may have room for more, which is 0.
+      output_present_key: (B, G, T, D), or None. Without a past it may be longer than the keys; the rest is 0.
       output_present_value: (B, G, T, V), or None; the same.
       scale: a number that products of queries and keys are multiplied with, usually 1 / sqrt(D).
       mask_filter_value: a number that is added where a key does not count by the mask.

@@ -100,7 +100,7 @@ class MaxPoolingGradDesc(OperatorDesc):
       ... ).compute(np.float32([[[[1, 5, 5]]]]), np.float32([[[[2, 4]]]])).ravel()
       Array([0., 6., 0.], dtype=float32)
 
-    Source: DML_MAX_POOLING_GRAD_OPERATOR_DESC. Of equal elements the first one of the window has the gradient.
+    Source: DML_MAX_POOLING_GRAD_OPERATOR_DESC. Among equal elements the first one of the window gets the gradient.
     """
 
     input: Input

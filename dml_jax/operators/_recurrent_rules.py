@@ -42,7 +42,7 @@ class RecurrentNetworkDirection(enum.IntEnum):
 FieldDirection = Annotated[
     RecurrentNetworkDirection, named(RecurrentNetworkDirection, "DML_RECURRENT_NETWORK_DIRECTION_")
 ]
-# Of each direction of the network, one or two, whether it runs from the last step back.
+# Per direction of the network, one or two: whether it runs from the last step to the first.
 BACKWARD = {"forward": (False,), "backward": (True,), "bidirectional": (False, True)}
 LEVELS = (Support.of("1_0", RANK_4, input=FLOATS, sequence_lengths=(DataType.UINT32,)),)
 

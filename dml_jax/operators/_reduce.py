@@ -169,8 +169,7 @@ def reduce(
 
     Args:
       input: any rank, any dtype of numbers with 0 among them; floats for "average", "l2", "log_sum" and
-        "log_sum_exp". Of complex numbers there are "sum" and "multiply" only. Of bools "or" is the sum and "and" the
-        product.
+        "log_sum_exp". Complex numbers have "sum" and "multiply" only. The sum of bools is "or", their product "and".
       function: the name of the reduction.
       axes: dimensions, -rank <= axis < rank, each once; one for "argmax" and "argmin". All by default.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
@@ -213,7 +212,7 @@ def reduce(
 
 _F_AND_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
 _F_AND_INDICES = (*FLOATS, *INDEX_TYPES)
-# Of each group of functions: level, dimensions, data types, and those of indices.
+# Per group of functions: feature level, ranks, data types, and data types of indices.
 _TABLES: dict[tuple[str, ...], Sequence[tuple[Any, ...]]] = {
     ("ARGMAX", "ARGMIN"): (
         ("4_1", RANKS_1_TO_8, ALL_BUT_FLOAT64, INDEX_TYPES),

@@ -162,7 +162,7 @@ def _too_long(x: Operands) -> str | None:
 
 POSITIVE = custom("positive(scales)", "every one of {scales} must be a positive number in float32", _not_positive)
 SCALES = one_per_dimension("scales", "input")
-# Of DirectML's struct: its weights are published nowhere.
+# For DirectML's struct, whose antialiasing weights are not published.
 UNFILTERED = custom(
     "unfiltered(antialiased)",
     "{antialiased} must be False if a scale below 0.5 shrinks a dimension linearly",
@@ -244,8 +244,8 @@ def resample(
     Args:
       input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for the others.
       sizes: of the output, any: `scales` that make more are cut off at them, and missing elements repeat the edge.
-      scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
-        By default those of the sizes, sizes / input.sizes, exactly.
+      scales: one per dimension, positive; they may be infinite. A dimension of scale 1 whose size stays is copied. By
+        default sizes / input.sizes, exactly.
       mode: how elements are made: "nearest" copies bits; "linear" and "cubic" compute narrow types in float32 and round
         once, integers to the nearest one of the type, halves to even.
       input_pixel_offsets: a number, or one per dimension; 0.5 aligns centres, 0 with `output_pixel_offsets` of 0 edges.

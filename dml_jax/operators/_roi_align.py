@@ -106,7 +106,8 @@ def roi_align(
       spatial_scales: the factors of y and of x coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
-      out_of_bounds_value: of a sample more than 1 before the first pixel or behind the last one; others read that.
+      out_of_bounds_value: value of a sample more than 1 before the first pixel or after the last one; nearer ones read
+        that pixel.
       minimum_samples: of an element along each dimension; at least 1.
       maximum_samples: likewise; None for as many as a region as large as the picture needs, which no number exceeds.
       align_corners: whether the first and the last sample lie on the corners: the length is divided by width * n - 1,

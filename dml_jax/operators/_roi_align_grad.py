@@ -89,7 +89,7 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
         Support.of("4_1", RANK_4, input_gradient=FLOATS, batch_indices=(DataType.UINT32,)),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (
-        # Of one type, where the first tensor is left out.
+        # All of one type; the first tensor may be left out.
         same_dtype("roi", "input_gradient"),
         if_given("output_gradient", same_dtype("output_gradient", "input_gradient")),
         if_given("output_roi_gradient", same_dtype("output_roi_gradient", "input_gradient")),

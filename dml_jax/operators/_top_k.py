@@ -66,7 +66,7 @@ def top_k(
 ) -> tuple[jax.Array, jax.Array]:
     """Finds the `k` greatest elements of `input` along `axis`, the greatest first, or the least, the least first.
 
-    Of equal elements the one with the lower index comes first, whatever the direction; 0.0 and -0.0 are equal. NaNs are
+    Among equal elements the lower index comes first, whatever the direction; 0.0 and -0.0 are equal. NaNs are
     equal to each other and greater than every number.
 
     Args:

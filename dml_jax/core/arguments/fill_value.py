@@ -18,7 +18,7 @@ from .arrays import CONCRETE
 
 __all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]
 
-# Of any Python or NumPy type; an array has no dimensions, and the type of the data if it is traced.
+# A number of any Python or NumPy type; an array is 0-d, and if traced it has the dtype of the data.
 Number = complex | np.generic | np.ndarray | jax.Array
 # Those that are the same number where they are equal, but for zeros: -0.0 equals 0.0, in parts of complex numbers too.
 _REAL = {int, float} | {type(np.zeros((), code)[()]) for code in np.typecodes["AllInteger"] + np.typecodes["Float"]}
@@ -137,7 +137,7 @@ def _held(value: Any, dtype: Any) -> np.ndarray | None:
     return converted if _holds(converted, number) else None
 
 
-# The same number is given again and again, to small calls.
+# Cached, as small calls pass one number again and again.
 _held_cached = lru_cache(maxsize=1024, typed=True)(_held)
 
 

@@ -73,7 +73,7 @@ def _tuple_too_long(x: Operands) -> Fact:
 
 
 def hinted(rule: Rule) -> Rule:
-    """The same rule of a function; if flat indices break it, the fact tells how each becomes a tuple."""
+    """Adds a hint to a rule of a function: for flat indices, how each becomes a tuple."""
 
     def broken_by(x: Operands) -> Fact:
         fact = rule.broken_by(x)
@@ -83,7 +83,7 @@ def hinted(rule: Rule) -> Rule:
 
 
 def tuples_fit(words: Words, *, has_batch: bool) -> Rule:
-    """An index tuple has at least one coordinate, and at most one per dimension of input behind the batch."""
+    """An index tuple has at least one coordinate, and at most one per dimension of input after the batch."""
     most = words.input_rank + (f" - {words.batch}" if has_batch else "")
     rule = custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", _tuple_too_long)
     return hinted(rule) if words is FUNCTION else rule

@@ -1,6 +1,6 @@
 """Nonzero on CPUs by words of 32 flags: a step of a loop writes the index of one flag of every word, with vectors.
 
-Of [0, 1, 1, 0 | 1, 0, 0, 1], in words of four, one step finds flags 1 and 4, which are the first and the third of all,
+In [0, 1, 1, 0 | 1, 0, 0, 1], in words of four, one step finds flags 1 and 4, which are the first and the third of all,
 and the next one 2 and 7. XLA:CPU would write the number of each flag by itself, and count with a scan over all.
 """
 

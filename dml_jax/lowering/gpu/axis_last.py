@@ -1,6 +1,6 @@
 """gather_elements on GPUs with the indexed axis moved last, and back: reads that lie together share cache lines.
 
-Of [[1, 2], [3, 4], [5, 6]] with indices [[2, 0], [0, 1]] along axis 0, the elements of a column lie a row apart. In the
+With indices [[2, 0], [0, 1]] along axis 0 of [[1, 2], [3, 4], [5, 6]], the elements of a column lie a row apart. In the
 transpose [[1, 3, 5], [2, 4, 6]] the reads of a row stay in that row: [[5, 1], [2, 4]], and the result is its transpose.
 """
 

@@ -63,7 +63,7 @@ class AxisCase:
 
     @property
     def bytes(self) -> int:
-        """Of both arrays; 0 if one is empty, has no dimension, or if a size is symbolic."""
+        """The bytes of both arrays; 0 if one is empty, has no dimension, or if a size is symbolic."""
         is_known = known_bytes(self.input) and self.input.ndim
         return known_bytes(self.input, self.result) if is_known else 0
 

@@ -1,6 +1,6 @@
 """Weights of cubic interpolation (cubic convolution), by the distance d of an element and a coefficient a.
 
-With a = -0.75, halfway between two elements, these count 0.59375 each and those behind them -0.09375 each. In factors,
+With a = -0.75, halfway between two elements, these count 0.59375 each and those beyond them -0.09375 each. In factors,
 so that elements at the distances 1 and 2 count exactly nothing.
 """
 

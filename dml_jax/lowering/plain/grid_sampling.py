@@ -23,7 +23,7 @@ __all__ = ["sample_grid"]
 
 # The coefficient of torch and OpenCV.
 COEFFICIENT = -0.75
-# Of each neighbour of each position, (N, neighbours, positions): its index, whether it is inside, how much it counts.
+# Per neighbour of each position, (N, neighbours, positions): its index, whether it is inside, its weight.
 Neighbors = tuple[jax.Array, jax.Array, jax.Array]
 
 
@@ -80,7 +80,7 @@ def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, align
 
 
 def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
-    """Weights of neighbours by their place after the first one, for positions at distance w behind that."""
+    """Weights of neighbours by their offset from the first one, for positions at distance w after that."""
     if mode == "bilinear":
         return {0: 1 - w, 1: w}
     a = COEFFICIENT
@@ -95,7 +95,7 @@ def _reflected(places: jax.Array) -> jax.Array:
 
 
 def _reflected_index(index: jax.Array, size: int, aligns: bool) -> jax.Array:
-    """The same of neighbours, at the outermost elements, or at their edges, where the outermost is there twice."""
+    """Reflects indices of neighbours at the outermost elements, or at their edges, where the outermost comes twice."""
     if aligns and size == 1:
         return jnp.zeros_like(index)
     period, last = (2 * size - 2, 0) if aligns else (2 * size, 1)

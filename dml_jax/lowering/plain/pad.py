@@ -23,7 +23,7 @@ MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class Border:
-    """The move of an array into one with `start` elements before it and `end` behind it along each dimension.
+    """The move of an array into one with `start` elements before it and `end` after it along each dimension.
 
     Args:
       start: per dimension.

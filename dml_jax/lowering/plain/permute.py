@@ -62,7 +62,7 @@ class Permutation:
 
     @cached_property
     def flat(self) -> "Permutation":
-        """The same permutation from the flat operand to the flat result, of as few parts as possible.
+        """This permutation from the flat operand to the flat result, with as few parts as possible.
 
         Sizes of 1 are gone, and neighbours that stay neighbours are one: NHWC to NCHW moves (n, h * w, c).
         """
@@ -171,7 +171,7 @@ class PermuteCase:
 
     @cached_property
     def divisors(self) -> tuple[int, ...]:
-        """Sizes by which the split of dimensions divides, behind the first part that moves."""
+        """Sizes by which the split of dimensions divides, after the first part that moves."""
         parts, source = self.permutation.parts, self.permutation.source
         stored, shown = ([d for d in order if parts[d] != 1] for order in (range(len(parts)), self.permutation.order))
         moved = next(d for d, other in zip(stored, shown, strict=True) if d != other)

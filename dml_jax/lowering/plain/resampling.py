@@ -54,7 +54,7 @@ class Interpolation:
         return count if is_so else 0
 
     def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
-        """Of each row the indices, None where a slice does, and the weights, None where all are 1; of many all rows."""
+        """Per row indices (None: a slice will do) and weights (None: all 1); one pair for all rows if they are many."""
         indices, weights = self.indices[..., None].astype(index_dtype([self.size])), self._all_weights()
         if self.is_long:
             return [(jnp.asarray(indices), jnp.asarray(weights))]

@@ -1,6 +1,6 @@
 """Coordinates of resampling: where each element of the output lies in the input, along one dimension.
 
-An element o lies at (o - after) / scale - before. Of 21 elements that become 6, with offsets of 0, element 3 lies at
+An element o lies at (o - after) / scale - before. If 21 elements become 6, with offsets of 0, element 3 lies at
 3 / (6 / 21) = 10.5: exactly so as integers, 10 + 1 / 2, and in float32 perhaps beside it.
 """
 

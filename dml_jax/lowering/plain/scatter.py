@@ -43,7 +43,7 @@ class ScatterCase:
 
     @property
     def bytes(self) -> int:
-        """Of the table, which is read and written; 0 if a size is symbolic."""
+        """The bytes of the table, twice: it is read and written; 0 if a size is symbolic."""
         is_known = known_bytes(self.indices, self.input, self.updates) > 0 and not is_key(self.input)
         return 2 * known_bytes(self.input) if is_known else 0
 
@@ -96,7 +96,7 @@ class TableCopy:
 
     @property
     def bytes(self) -> int:
-        """Of the table, which is read and written."""
+        """The bytes of the table, twice: it is read and written."""
         return 2 * known_bytes(self.input)
 
     @property

@@ -1,7 +1,7 @@
 """Scatters that reduce, with their derivatives: add, mul, min, max and mean.
 
 Where `input` takes no part, the updates are combined with one another, and an element that none addresses keeps its
-value. Of input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 5]:
+value. For input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 5]:
 
     add    with input 15 8 4    without 10 5 4
     mean   with input  5 4 4    without  5 5 4      sums divided by 3 2 1, or by 2 1, and 4 as it is
@@ -27,7 +27,7 @@ from .scatter_rows import Rows, Write, check_sortable
 
 __all__ = ["reduce_slices"]
 
-# Of the indices, then the table unless it holds the identity of the reduction, and the updates.
+# Takes the indices, then the table unless it holds the identity of the reduction, then the updates.
 Reduced = Callable[..., jax.Array]
 
 

@@ -37,7 +37,7 @@ class ViewCase:
 
     @property
     def bytes(self) -> int:
-        """Of the view, read and written; 0 if it is empty, or if the size of the buffer is symbolic."""
+        """The bytes of the view, read and written; 0 if it is empty, or if the size of the buffer is symbolic."""
         known = not is_key(self.buffer) and known_bytes(self.buffer)
         return 2 * prod(self.layout.sizes) * self.buffer.dtype.itemsize if known else 0
 

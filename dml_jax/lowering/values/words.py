@@ -119,7 +119,7 @@ def join_words(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """The same as an array of `dtype`, stored by words."""
+    """`join_words`, as an array of `dtype` that is stored by words."""
     return from_words(join_words(integers, dtype), dtype)
 
 

@@ -81,7 +81,7 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
         arrays = make_inputs(model.inputs, files, asked.shapes)
         if generated:
             say(f"Generated inputs, all 0: {', '.join(f'{n!r} {describe(arrays[n])}' for n in generated)}")
-        program, seconds = _prepared(model, list(arrays.values()))
+        program, seconds = _compile_model(model, list(arrays.values()))
         if program.not_compiled:
             say(f"Not compiled, but run node by node: {program.not_compiled}")
         elif timing:
@@ -104,7 +104,7 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
     return times
 
 
-def _prepared(model: ArrayModel, arrays: Sequence[jax.Array]) -> tuple[Program, float]:
+def _compile_model(model: ArrayModel, arrays: Sequence[jax.Array]) -> tuple[Program, float]:
     """Compiles the model; returns the program and the seconds that it took."""
     start = time.perf_counter()
     program = model.prepare(jax.block_until_ready(arrays))

@@ -160,7 +160,7 @@ class CompiledOperator(Generic[R]):
         out: R | None = None,
         **named: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None],
     ) -> R:
-        inputs = self._inputs((*buffers, *self._named(named, len(buffers))) if named else buffers)
+        inputs = self._inputs((*buffers, *self._buffers_by_name(named, len(buffers))) if named else buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:
                 return self._results(self._fresh(*inputs.values()))
@@ -181,7 +181,7 @@ class CompiledOperator(Generic[R]):
         It is compiled for JAX's default device and inputs of the least lengths, and for an `out=` of the whole length
         that `buffers` says; the same holds for `as_text` and `memory`.
         """
-        self._compiled(bound)
+        self._compile(bound)
         with jax.enable_x64(not self._program.words):
             for struct in self._program.stored_structs:
                 if len(struct.shape) > 1:
@@ -191,11 +191,11 @@ class CompiledOperator(Generic[R]):
 
     def as_text(self, *, bound: bool = False) -> str:
         """The optimised HLO of a call, or of one with `out=`."""
-        return self._compiled(bound).as_text()
+        return self._compile(bound).as_text()
 
     def memory(self, *, bound: bool = False) -> Memory:
         """The memory that a call needs, or a call with `out=`."""
-        stats = self._compiled(bound).memory_analysis()
+        stats = self._compile(bound).memory_analysis()
         inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.input_structs)
         return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)
 
@@ -224,7 +224,7 @@ class CompiledOperator(Generic[R]):
         flat = [_flat(buffer) for buffer in jax.tree.leaves(outputs)]
         return tuple(flat) if self._program.has_several_outputs else flat[0]
 
-    def _named(self, named: Mapping[str, Any], count: int) -> list[Any]:
+    def _buffers_by_name(self, named: Mapping[str, Any], count: int) -> list[Any]:
         """Returns the buffers that are given by name: those after the first `count` inputs, in order."""
         operator, wanted = self.desc.operator_type, self._bound_at_call[count:]
         given = by_port(self._program, named)
@@ -254,7 +254,7 @@ class CompiledOperator(Generic[R]):
         given = {name: as_buffer(self._program, name, b) for name, b in zip(names, buffers, strict=True)}
         return {name: self._owned.get(name, given.get(name)) for name in self._program.inputs} if self._owned else given
 
-    def _compiled(self, bound: bool) -> Any:
+    def _compile(self, bound: bool) -> Any:
         structs = self._program.input_structs
         with jax.enable_x64(not self._program.words):
             if bound:

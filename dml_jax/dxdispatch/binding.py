@@ -106,11 +106,11 @@ def bound_to(device: Any, model: Model) -> Iterator[BoundModel]:
     with jax.enable_x64(True), jax.default_device(device):
         with placed(model.path, ""):
             buffers = HostBuffers(model.buffers)
-            bound = BoundModel(model, buffers, dict(_initialised(model, buffers, device)))
+            bound = BoundModel(model, buffers, dict(_initialise(model, buffers, device)))
         yield bound
 
 
-def _initialised(model: Model, buffers: HostBuffers, device: Any) -> Iterator[tuple[str, CompiledOperator]]:
+def _initialise(model: Model, buffers: HostBuffers, device: Any) -> Iterator[tuple[str, CompiledOperator]]:
     """Yields the operators with copies of the inputs that they own, compiled before any dispatch is timed."""
     for name, dispatchable in model.dispatchables.items():
         if isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:

@@ -32,7 +32,7 @@ def _exact(name: str, **operands: Array) -> Array:
     return getattr(xp, name)(*operands_)
 
 
-def _rounded(function: Callable[[jax.Array], jax.Array], **operand: Array) -> jax.Array:
+def _round_once(function: Callable[[jax.Array], jax.Array], **operand: Array) -> jax.Array:
     """Returns the unary function of a node, computed in float32 or wider and rounded once."""
     (x,) = map(on_device, operand.values())
     return function(x.astype(wide_type(x.dtype))).astype(x.dtype)
@@ -201,7 +201,7 @@ def error_function(*, input: Array) -> jax.Array:
     """Erf; for integers the nearest float64 is truncated to 0, or beyond 5 it is 1."""
     x = on_device(input)
     if not jnp.issubdtype(x.dtype, jnp.integer):
-        return _rounded(lax.erf, input=x)
+        return _round_once(lax.erf, input=x)
     least = 0 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else -5
     return (x > 5).astype(x.dtype) - (x < least).astype(x.dtype)
 
@@ -262,7 +262,7 @@ _VARIADIC = {
 OPERATORS: Operators = {
     **{name: {since: partial(_exact, function)} for name, (since, function) in _EXACT.items()},
     **{name: {1: limited(function), 7: function} for name, function in _LIMITED.items()},
-    **{name: {since: partial(_rounded, function)} for name, (since, function) in _ROUNDED.items()},
+    **{name: {since: partial(_round_once, function)} for name, (since, function) in _ROUNDED.items()},
     **{name: {1: _alike(function), 8: function} for name, function in _VARIADIC.items()},
     "BitShift": {11: shift_bits},
     "Clip": {1: _clip_by_attributes, 11: clip},

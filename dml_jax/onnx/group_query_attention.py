@@ -81,8 +81,8 @@ def group_query_attention(
     queries, keys, values = _heads(query, key, value, num_heads, kv_num_heads)
     n = _Lengths.of(keys, past_key, past_value, seqlens_k, total_sequence_length, query_seqlens)
     if q_norm_weight is not None and k_norm_weight is not None:
-        queries = _normalized(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
-        keys = _normalized(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
+        queries = _rms_normalize(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
+        keys = _rms_normalize(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     if do_rotary:
         caches = needed("cos_cache", cos_cache, "do_rotary is 1"), needed("sin_cache", sin_cache, "do_rotary is 1")
         check_caches(*caches, size=keys.shape[3])
@@ -203,7 +203,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
 
 
-def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
+def _rms_normalize(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
     """RMS normalization of each head."""
     check_shape(name, weight, x.shape[-1:])
     return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)

@@ -200,7 +200,7 @@ def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple
         raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
     at = [slice(None)] * len(shape)
     for axis, *bounds in zip(along, first, last, step, strict=True):
-        at[axis] = _bounded(shape[axis], *bounds)
+        at[axis] = _clamp_slice(shape[axis], *bounds)
     return tuple(at)
 
 
@@ -219,7 +219,7 @@ def _window(reached: range) -> tuple[int, int, int] | None:
     return first, last - first + 1, reached.step
 
 
-def _bounded(size: int, start: int, end: int, step: int) -> slice:
+def _clamp_slice(size: int, start: int, end: int, step: int) -> slice:
     """Clamps a slice by ONNX's rule; for a negative step it clamps the start, unlike Python."""
     if step > 0:
         return slice(start, end, step)

@@ -109,7 +109,7 @@ def gather(
     )
 
 
-def _gathered(x: Operands) -> tuple[int, ...] | None:
+def _gathered_sizes(x: Operands) -> tuple[int, ...] | None:
     """Returns the output sizes of GATHER before leading sizes of 1 are added or dropped; None if a rule is broken."""
     input, indices, axis, count = x["input"].sizes, x["indices"].sizes, x["axis"], x["index_dimensions"]
     if not (0 <= axis < len(input) and 0 <= count <= len(indices)):
@@ -118,13 +118,16 @@ def _gathered(x: Operands) -> tuple[int, ...] | None:
 
 
 def _gather_output(x: Operands) -> tuple[int, ...] | None:
-    sizes, rank = _gathered(x), len(x["input"].sizes)
+    sizes, rank = _gathered_sizes(x), len(x["input"].sizes)
     return None if sizes is None or GATHER_FITS.broken_by(x) else right_aligned(sizes, rank)
 
 
 _GATHERED = "{input}.{sizes}[:{axis}] + the last {index_dimensions} of {indices}.{sizes} + {input}.{sizes}[{axis}+1:]"
 GATHER_FITS = fits_rank(
-    "output", _gathered, f"{_GATHERED} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1", crop=True
+    "output",
+    _gathered_sizes,
+    f"{_GATHERED} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1",
+    crop=True,
 )
 
 

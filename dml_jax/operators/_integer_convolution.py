@@ -72,7 +72,7 @@ def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
         yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
 
 
-def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
+def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
     """The ranks of scales and zero points at the oldest feature level."""
     return tuple(below("4_0", rank_within(name, 4, 4)) for name in names)
 
@@ -190,7 +190,7 @@ class ConvolutionIntegerDesc(OperatorDesc):
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
     constraints: ClassVar[tuple[Rule, ...]] = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return convolve_integers(**arrays, **_windows_and_groups(self))
@@ -275,7 +275,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         if_given("bias", _forward(sizes_follow("bias", bias_sizes, "(1, filters, 1, ...)"))),
     )
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
-        *_lifted(*scales_of(*_ALL), *zero_points_of(*_ALL)),
+        *_older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)),
         below("5_2", rank_within("filter_scale", 3, 4)),
     )
 

@@ -97,7 +97,7 @@ def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
         yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
 
 
-def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
+def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
     """The ranks of scales and zero points at older feature levels."""
     return (*(below("4_0", rank_within(name, 4, 4)) for name in names), below("5_2", rank_within("b_zero_point", 2, 4)))
 
@@ -146,7 +146,7 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
     constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_INPUTS, scaled=False))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(
         self,
@@ -217,7 +217,7 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
     constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_ALL, scaled=True))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*scales_of(*_ALL), *zero_points_of(*_ALL))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return multiply_quantized(**arrays, dtype=self.output.dtype)

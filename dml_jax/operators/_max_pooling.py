@@ -204,7 +204,7 @@ def _since(level: str) -> tuple[Support, ...]:
     return tuple(Support.of(since, RANKS_4_TO_5, input=types, output_indices=indices) for since, types, indices in rows)
 
 
-def _computed(desc: OperatorDesc[Any], input: jax.Array) -> Any:
+def _compute(desc: OperatorDesc[Any], input: jax.Array) -> Any:
     values, indices = pooled(max_pooling, desc, input)
     tensor = desc.operands().get("output_indices")
     return values if tensor is None else (values, indices.astype(tensor.dtype))
@@ -254,7 +254,7 @@ class MaxPoolingDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _computed(self, input)
+        return _compute(self, input)
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
     constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=False), _WITH_INDICES)
 
     def compute_checked(self, input: jax.Array) -> Any:
-        return _computed(self, input)
+        return _compute(self, input)
 
 
 @dataclass(frozen=True)
@@ -356,4 +356,4 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
     constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=True), _WITH_INDICES)
 
     def compute_checked(self, input: jax.Array) -> Any:
-        return _computed(self, input)
+        return _compute(self, input)

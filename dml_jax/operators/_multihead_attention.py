@@ -51,7 +51,7 @@ def _heads(part: str, arrays: Arrays, n: Counts) -> jax.Array | None:
     return array[:, :, :, HOLDS[name].index(part)].transpose(0, 2, 1, 3)
 
 
-def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str, Any]:
+def _add_bias(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str, Any]:
     """Adds their own parts of a bias to queries, keys and values."""
     pieces = jnp.split(bias.reshape(-1), np.cumsum(n.widths)[:-1])
     return {
@@ -60,14 +60,14 @@ def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str
     }
 
 
-def _attended(desc: Any, arrays: Arrays) -> Any:
+def _attend(desc: Any, arrays: Arrays) -> Any:
     """The outputs of a struct; it is computed in float32 and rounded once."""
     n: Any = Counts.of(desc.operands())
     dtype = desc.output.dtype
     wide = {name: x if x is None else jnp.asarray(x, wide_type(x.dtype)) for name, x in arrays.items()}
     parts: Mapping[str, Any] = {part: _heads(part, wide, n) for part in SOURCES}
     if wide["bias"] is not None:
-        parts = _biased(parts, wide["bias"], n)
+        parts = _add_bias(parts, wide["bias"], n)
     lengths = wide.get("past_sequence_lengths")
     starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
     pasts = {part: _of_rank_4(wide[past]) for part, past in PAST.items()}
@@ -77,7 +77,7 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
         parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
     )
     results = {"output": output, "output_present_key": key, "output_present_value": value}
-    outputs = [_fitted(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
+    outputs = [_fit_sizes(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
@@ -96,7 +96,7 @@ def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Arr
     return terms
 
 
-def _fitted(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+def _fit_sizes(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
     """An array in the sizes of a tensor, which may differ by ones; a cache that is begun has zeros after the keys."""
     room = sizes[-2] - array.shape[2] if array.ndim == 4 else 0
     padded = jnp.pad(array, ((0, 0), (0, 0), (0, room), (0, 0))) if room else array
@@ -181,7 +181,7 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
     constraints: ClassVar[tuple[Rule, ...]] = RULES
 
     def compute_checked(self, **arrays: Any) -> Any:
-        return _attended(self, arrays)
+        return _attend(self, arrays)
 
 
 @dataclass(frozen=True)
@@ -272,4 +272,4 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     constraints: ClassVar[tuple[Rule, ...]] = RULES_OF_1
 
     def compute_checked(self, **arrays: Any) -> Any:
-        return _attended(self, arrays)
+        return _attend(self, arrays)

@@ -82,7 +82,7 @@ def _too_few(x: Operands) -> str | None:
     return None
 
 
-def _padded(x: Operands) -> tuple[Any, ...] | None:
+def _padded_sizes(x: Operands) -> tuple[Any, ...] | None:
     if any(rule.broken_by(x) for rule in COUNTS):
         return None
     sizes = zip(x["start_padding"], x["input"].shape, x["end_padding"], strict=True)
@@ -98,7 +98,7 @@ RULES = (
     each_at_least("start_padding", 0),
     each_at_least("end_padding", 0),
     one_of("mode", get_args(Mode)),
-    representable("start_padding", _padded),
+    representable("start_padding", _padded_sizes),
     ENOUGH,
 )
 
@@ -171,7 +171,7 @@ def pad(
     return pad_with_value(array, jnp.asarray(value), start, end)
 
 
-SIZES = sizes_follow("output", _padded, "{start_padding} + {input}.{sizes} + {end_padding}")
+SIZES = sizes_follow("output", _padded_sizes, "{start_padding} + {input}.{sizes} + {end_padding}")
 
 
 def _below(level: str, mode: PaddingMode) -> tuple[str, Rule]:

@@ -118,14 +118,14 @@ def _not_one_axis(x: Operands) -> str | None:
     return None if count == 1 or x["function"] not in _PLACES else f"there are {count}"
 
 
-def _reduced(x: Operands) -> tuple[Any, ...]:
+def _reduced_sizes(x: Operands) -> tuple[Any, ...]:
     axes = _axes(x)
     return tuple(1 if d in axes else n for d, n in enumerate(x["input"].shape))
 
 
 def _too_many_indices(x: Operands) -> str | None:
     """XLA ends the process if there are so many, even where another size is 0."""
-    sizes = _reduced(x)
+    sizes = _reduced_sizes(x)
     size = prod(n for n in sizes if isinstance(n, int) and n) * np.dtype(np.uint32).itemsize
     return f"the sizes are {sizes}" if size >= 2**63 and x["function"] in _PLACES else None
 
@@ -307,7 +307,7 @@ class ReduceDesc(OperatorDesc):
         custom("below_rank(axes)", "every one of {axes} must be in [0, {input}.{rank})", _beyond_rank),
         DISTINCT,
         custom("one_axis(axes)", "{axes} must be a single axis if {function} is ARGMAX or ARGMIN", _several_axes),
-        sizes_follow("output", _reduced, "{input}.{sizes}, but 1 along {axes}"),
+        sizes_follow("output", _reduced_sizes, "{input}.{sizes}, but 1 along {axes}"),
         Rule(
             "same_type(output)",
             "{output}.{dtype} must equal {input}.{dtype} unless {function} is ARGMAX or ARGMIN",

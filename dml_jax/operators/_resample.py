@@ -109,8 +109,8 @@ def _axes(x: Operands) -> tuple[Axis, ...] | None:
     return tuple(Axis(*row) for row in zip(*columns, strict=True))
 
 
-def _counted(offsets: str) -> Rule:
-    """Returns a number for each dimension, of one number for all or of several."""
+def _one_or_per_dimension(offsets: str) -> Rule:
+    """The rule that offsets are one number for all dimensions, or one per dimension."""
 
     def broken_by(x: Operands) -> str | None:
         count, rank = len(_per_dimension(x[offsets], len(x["input"].shape))), len(x["input"].shape)
@@ -173,7 +173,7 @@ RULES = (
     one_per_dimension("sizes", "input"),
     each_at_least("sizes", 0),
     if_given("scales", SCALES),
-    *map(_counted, OFFSETS),
+    *map(_one_or_per_dimension, OFFSETS),
     if_given("scales", POSITIVE),
     *map(_finite, OFFSETS),
     one_of("mode", get_args(ResampleMode)),
@@ -202,7 +202,7 @@ RULES = (
 )
 
 
-def _resampled(x: Operands) -> Iterator[tuple[int, Interpolation]]:
+def _changed_axes(x: Operands) -> Iterator[tuple[int, Interpolation]]:
     """Returns the dimensions that change."""
     kernel = _kernel(x)
     for d, axis in enumerate(_axes(x) or ()):
@@ -213,7 +213,7 @@ def _resampled(x: Operands) -> Iterator[tuple[int, Interpolation]]:
 def _dims(x: Operands) -> Dims:
     """A dimension keeps its sharding if it does not change, or if its elements are repeated on the same device."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
-    mixed = {d for d, of_axis in _resampled(x) if not of_axis.repeats}
+    mixed = {d for d, of_axis in _changed_axes(x) if not of_axis.repeats}
     return Dims({"input": names}, [f"resampled {name}" if d in mixed else name for d, name in enumerate(names)])
 
 
@@ -295,7 +295,7 @@ def resample(
     }
     if 0 in sizes:
         return jnp.asarray(input).reshape(-1)[:0].reshape(sizes)
-    return interpolate(input, dict(_resampled(operands)))
+    return interpolate(input, dict(_changed_axes(operands)))
 
 
 COUNT = "DimensionCount"

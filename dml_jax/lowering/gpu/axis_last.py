@@ -37,12 +37,12 @@ def _read_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     (axis,), last = read.slices.indexed, input.ndim - 1
     order, others = [*(d for d in range(input.ndim) if d != axis), axis], tuple(range(last))
     rows = replace(read, slices=Slices(input.ndim, (last,), others, others), indices_are_sorted=False)
-    turned = [_stored(array.transpose(order)) for array in (indices[..., 0], input)]
-    result = _stored(rows(turned[0][..., None], turned[1]))
+    turned = [_store(array.transpose(order)) for array in (indices[..., 0], input)]
+    result = _store(rows(turned[0][..., None], turned[1]))
     return result.transpose([order.index(d) for d in range(input.ndim)])
 
 
-def _stored(array: jax.Array) -> jax.Array:
+def _store(array: jax.Array) -> jax.Array:
     """The array in row-major order of its own: flat, as XLA could choose another order for more dimensions."""
     return lax.optimization_barrier(array.reshape(-1)).reshape(array.shape)
 

@@ -47,23 +47,23 @@ def reduce_slices(
     input, updates = jnp.asarray(input), jnp.asarray(updates)
     data = (input, updates) if includes_input else (updates,)
     if includes_input and reduction != "mean":
-        return _combined(indices, data, input.shape, write, reduction)
+        return _combine(indices, data, input.shape, write, reduction)
     counts = _count_updates(indices, input.shape, updates, write)
     if reduction == "mean":
         combined = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
-        combined = _combined(indices, data, input.shape, write, reduction)
+        combined = _combine(indices, data, input.shape, write, reduction)
     return carry_bits(jnp.where, jnp.broadcast_to(counts > 0, input.shape), combined, input)
 
 
-def _combined(
+def _combine(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: str
 ) -> jax.Array:
     """Combines the table, unless it holds the identity, and the updates; bools as NumPy does."""
     dtype = data[-1].dtype
     if dtype == jnp.bool_:
         extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)  # add and max are "or", mul and min "and"
-        numbers = _combined(indices, [x.astype(jnp.int8) for x in data], shape, write, extreme)
+        numbers = _combine(indices, [x.astype(jnp.int8) for x in data], shape, write, extreme)
         return numbers.astype(jnp.bool_)
     if not jnp.issubdtype(dtype, jnp.inexact):
         return scatter_reduce(indices, data, shape, write, _KINDS[reduction])
@@ -76,7 +76,7 @@ def _mean(
     """Sums in 32 bits at least, divided and rounded once: floats to the nearest, integers towards minus infinity."""
     dtype, is_integer = data[-1].dtype, jnp.issubdtype(data[-1].dtype, jnp.integer)
     wide = jnp.int32 if is_integer and dtype.itemsize < 4 else wide_type(dtype)
-    total = _combined(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
+    total = _combine(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
     divisors = jnp.maximum(counts, 1).astype(wide)
     return narrow_apart(total // divisors if is_integer else total / divisors, dtype)
 

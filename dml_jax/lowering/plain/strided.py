@@ -74,7 +74,7 @@ def view(buffer: Any, layout: Layout, deterministic: bool = False, *, is_operand
       ConstraintError: elements that overlap have offsets that need 64 bits, and JAX has none.
     """
     if layout.is_dense and 0 not in layout.sizes:
-        return permute(_addressed(buffer, layout), _permutation(layout), is_operand=is_operand)
+        return permute(_slice_addressed(buffer, layout), _permutation(layout), is_operand=is_operand)
     for group in layout.merged_groups:
         if not group.is_run:
             index_dtype([group.rows])  # refuses offsets that are too wide now, not when a program is lowered
@@ -97,7 +97,7 @@ def _adding(layout: Layout, deterministic: bool) -> Back:
     return back
 
 
-def _addressed(buffer: Any, layout: Layout) -> jax.Array:
+def _slice_addressed(buffer: Any, layout: Layout) -> jax.Array:
     """The elements of a dense view as a buffer stores them."""
     if (layout.offset, layout.span) == (0, buffer.shape[0]):
         return buffer

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ConstraintError, SeveralErrors, SkippedError, suggestion
 
-__all__ = ["as_object", "defined", "get", "integer", "only", "shown"]
+__all__ = ["as_object", "get", "integer", "look_up", "only", "shown"]
 
 UINT64_MAX = 2**64 - 1
 
@@ -54,7 +54,7 @@ def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: in
     return value
 
 
-def defined(what: str, name: Any, known: Mapping[str, Any]) -> Any:
+def look_up(what: str, name: Any, known: Mapping[str, Any]) -> Any:
     """Returns the part of the model that has a name; None stands for a part that is at fault itself.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_elements
 from ..errors import ConstraintError, Faults
-from .json_fields import as_object, defined, get, integer, only, shown
+from .json_fields import as_object, get, integer, look_up, only, shown
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
@@ -105,7 +105,7 @@ def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers)
         with faults.at(f"output {output!r}"):
             if json.get(output) is not None:
                 outputs[output] = BoundOutput(*_read_binding(json[output]))
-                buffer = defined("resource", outputs[output].buffer, buffers)
+                buffer = look_up("resource", outputs[output].buffer, buffers)
                 if output in known:
                     outputs[output].stored(known[output], buffer)
     with faults.at():
@@ -127,7 +127,7 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
     if json is None:
         raise ConstraintError("it is not bound")
     name, shape = _read_binding(json)
-    buffer = defined("resource", name, buffers)
+    buffer = look_up("resource", name, buffers)
     if buffer.is_deferred:
         raise ConstraintError(f"{name!r} is deferred: only an output can be bound to it")
     if not shape and spec.sizes is None:

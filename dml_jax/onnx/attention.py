@@ -11,10 +11,10 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention import KEPT, attend, numbered, split_heads, up_to_itself
+from ..operators._attention import KEPT, arange_int32, attend, split_heads, up_to_itself
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .contrib_schemas import optional, required, schema
-from .kv_cache import appended, check_room, fit_keys
+from .kv_cache import append_keys, check_room, fit_keys
 from .linear_algebra import einsum
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide, on_device
@@ -210,7 +210,9 @@ def _attend(
         firsts, room = jnp.broadcast_to(on_device(length).reshape(()), (batch,)), before
         total = None if isinstance(length, Tracer) else int(length.item()) + new
     starts = None if length is None else firsts
-    keys, values = (appended(past, rows, room, starts, dtype) for past, rows in zip(pasts, (key, value), strict=True))
+    keys, values = (
+        append_keys(past, rows, room, starts, dtype) for past, rows in zip(pasts, (key, value), strict=True)
+    )
     terms = []
     if bias is not None:
         check_bias(bias, (batch, count, queries))
@@ -237,7 +239,7 @@ def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int
         (3 * batch + 2,): MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
     }
     if mask.shape in kinds:
-        return KEPT[kinds[mask.shape]](on_device(mask), numbered(room).reshape(1, 1, 1, -1))
+        return KEPT[kinds[mask.shape]](on_device(mask), arange_int32(room).reshape(1, 1, 1, -1))
     if mask.shape[:-1] in ((batch,), (batch, queries)):
         return (fit_keys("the mask", mask, total, room) > 0).reshape(batch, 1, -1, room)
     shapes = f"({batch},), ({2 * batch},), ({3 * batch + 2},), ({batch}, keys) or ({batch}, {queries}, keys)"

@@ -16,7 +16,7 @@ from ..operators._binary_formulas import floor_remainder, parameterized_relu
 from ..operators._powers import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
-__all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
+__all__ = ["OPERATORS", "add", "broadcast_from_axis", "divide", "multiply", "subtract"]
 
 
 def _broadcast(*operands: Array) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ def divide(*, a: Array, b: Array) -> Array:
     return quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
-def limited(function: Callable[..., Array]) -> Callable[..., Array]:
+def broadcast_from_axis(function: Callable[..., Array]) -> Callable[..., Array]:
     """Returns the function with the broadcasting of opsets 1 to 6: of the second operand only, from `axis` on."""
 
     def broadcast_second(*, broadcast: int = 0, axis: int | None = None, **operands: Array) -> Array:
@@ -261,7 +261,7 @@ _VARIADIC = {
 }
 OPERATORS: Operators = {
     **{name: {since: partial(_exact, function)} for name, (since, function) in _EXACT.items()},
-    **{name: {1: limited(function), 7: function} for name, function in _LIMITED.items()},
+    **{name: {1: broadcast_from_axis(function), 7: function} for name, function in _LIMITED.items()},
     **{name: {since: partial(_round_once, function)} for name, (since, function) in _ROUNDED.items()},
     **{name: {1: _alike(function), 8: function} for name, function in _VARIADIC.items()},
     "BitShift": {11: shift_bits},

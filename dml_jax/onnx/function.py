@@ -22,7 +22,7 @@ from .graph import Graph, read_graph
 from .literals import literals, quantizing
 from .model_loading import load_model, outputs_of
 from .quantized_folding import FOLDED
-from .signature import as_input, as_output, as_value, static_values, widened
+from .signature import as_input, as_int64, as_output, as_value, static_values
 from .static_inputs import deciding_floats
 from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
@@ -102,7 +102,7 @@ class OnnxFunction:
         given = self._inputs_by_name(inputs, named)
         for spec in self._inputs:
             value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes)
-            values[spec.name] = widened(value) if spec.name in self._wide else value
+            values[spec.name] = as_int64(value) if spec.name in self._wide else value
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:

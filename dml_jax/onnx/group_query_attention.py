@@ -16,7 +16,7 @@ from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import attend, split_heads, up_to_itself
 from ..operators._normalization import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
-from .kv_cache import appended, check_room, fit_keys
+from .kv_cache import append_keys, check_room, fit_keys
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .rotary_embedding import check_caches, rotate
 from .values import Array, Operators, as_wide, on_device
@@ -91,7 +91,7 @@ def group_query_attention(
             rotate(x, positions, *caches, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
         )
     present_key, present_value = (
-        appended(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
+        append_keys(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
     )
     check_shape("head_sink", head_sink, (num_heads,))
     sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink

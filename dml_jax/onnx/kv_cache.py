@@ -12,17 +12,17 @@ from ..operators._attention import append
 from .operand_checks import check_shape
 from .values import Array, on_device
 
-__all__ = ["appended", "check_room", "fit_keys"]
+__all__ = ["append_keys", "check_room", "fit_keys"]
 
 
-def appended(past: Array | None, new: jax.Array, room: int, starts: Any, dtype: Any) -> jax.Array:
-    """Returns the keys or values of the past with new ones, which are rounded to its type.
+def append_keys(past: Array | None, new: jax.Array, room: int, starts: Any, dtype: Any) -> jax.Array:
+    """Appends new keys or values, rounded to `dtype`, to those of the past, or writes them into its room.
 
     Args:
       past: (batch, heads, keys, size), or None.
-      new: the same of the new ones.
-      room: how many there are after it; a past of fewer has zeros after it.
-      starts: of each row of the batch, the number of its first new one, or None: they come after the past.
+      new: the new ones, of the same dimensions.
+      room: how many keys the result has; a shorter past is padded with zeros.
+      starts: per row of the batch, the index of its first new key; or None: they come after the past.
       dtype: of the past.
     """
     new = new.astype(dtype)

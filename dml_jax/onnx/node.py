@@ -40,7 +40,7 @@ class Node:
     captured: tuple[str, ...] = ()
     takes_deferred: bool = False
 
-    def bound(self, values: Sequence[Any]) -> dict[str, Any]:
+    def checked_keywords(self, values: Sequence[Any]) -> dict[str, Any]:
         """Checks types, and returns the keywords for `function`: the attributes, and the inputs that are not left out.
 
         Raises:

@@ -18,7 +18,7 @@ from .errors import OnnxError
 from .int64_ranges import Bounded
 from .values import Array, is_narrowed, on_device
 
-__all__ = ["as_input", "as_output", "as_value", "check_sizes", "static_values", "widened"]
+__all__ = ["as_input", "as_int64", "as_output", "as_value", "check_sizes", "static_values"]
 
 
 def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Any:
@@ -128,7 +128,7 @@ def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> di
     return known
 
 
-def widened(array: Array) -> Any:
+def as_int64(array: Array) -> Any:
     """Casts int32 to int64; without x64 wraps it in `Bounded`, int32 that stands for int64."""
     return Bounded.of(jnp.asarray(array)) if is_narrowed(np.int64) else array.astype(np.int64)
 

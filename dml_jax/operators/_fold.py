@@ -24,10 +24,10 @@ from ._sliding_windows import (
     PerWindow,
     columns_of,
     function_rules,
-    judged,
     sliding,
     struct_rules,
     support_of,
+    windows_if_valid,
 )
 
 __all__ = ["FoldDesc", "fold"]
@@ -52,7 +52,7 @@ def _no_channels(x: Operands) -> str | None:
 
 
 def _no_windows(x: Operands) -> str | None:
-    _, wanted = columns_of(judged(x, _sizes))
+    _, wanted = columns_of(windows_if_valid(x, _sizes))
     actual = x["input"].shape[-1]
     return None if actual == wanted else f"there are {actual} for {wanted} windows"
 

@@ -17,7 +17,7 @@ from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, Opti
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
-from ._attention import KEPT, append, attend, numbered, split_heads, up_to_itself
+from ._attention import KEPT, append, arange_int32, attend, split_heads, up_to_itself
 from ._attention_rules import (
     HOLDS,
     OF_OTHER_RANK,
@@ -91,7 +91,9 @@ def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Arr
     terms = [] if bias is None else [bias.reshape(sizes)]
     if mask is not None:
         is_whole = desc.mask_type == MultiheadAttentionMaskType.BOOLEAN
-        is_kept = KEPT[desc.mask_type](mask.reshape(sizes) if is_whole else mask, numbered(n.keys).reshape(1, 1, 1, -1))
+        is_kept = KEPT[desc.mask_type](
+            mask.reshape(sizes) if is_whole else mask, arange_int32(n.keys).reshape(1, 1, 1, -1)
+        )
         terms.append(jnp.where(is_kept, 0, in_type_of(query, desc.mask_filter_value)))
     return terms
 
@@ -130,8 +132,8 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
       mask_filter_value: a number that is added where a key does not count.
       head_count: N.
       mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix. KEY_SEQUENCE_LENGTH: a mask
-        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) says behind the last key that counts,
-        and which is the first. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
+        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) has the end, one past the last key that
+        counts, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
         BOOLEAN: those count where one of (B, N, S, T) is not 0.
 
     Raises:

@@ -66,11 +66,11 @@ def spread(parameter: jax.Array, sizes: Sequence[int]) -> jax.Array:
 def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
     """q - zero_point in int32, which wraps; floats in float32."""
     kind = jnp.float32 if jnp.issubdtype(q.dtype, jnp.floating) else jnp.int32
-    wide = widened(q, kind)
-    return wide if zero_point is None else wide - spread(widened(zero_point, kind), q.shape)
+    wide = _widen(q, kind)
+    return wide if zero_point is None else wide - spread(_widen(zero_point, kind), q.shape)
 
 
-def widened(q: jax.Array, kind: Any) -> jax.Array:
+def _widen(q: jax.Array, kind: Any) -> jax.Array:
     """Numbers in a wider type, those of fewer than 8 bits by way of bytes, which every device computes with."""
     return widen_apart(q, computed_type(q.dtype)).astype(kind)
 
@@ -92,7 +92,7 @@ def quotient(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 def shifted(steps: jax.Array, zero_point: jax.Array | None) -> jax.Array:
     """steps + zero_point, in float32."""
-    return steps if zero_point is None else steps + spread(widened(zero_point, jnp.float32), steps.shape)
+    return steps if zero_point is None else steps + spread(_widen(zero_point, jnp.float32), steps.shape)
 
 
 def dynamically_quantize(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:

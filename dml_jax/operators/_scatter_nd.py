@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.index_rule import indexed_axes_not_empty
-from ..core.indices.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
+from ..core.indices.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit, with_hint
 from ..core.indices.promises import Promises
 from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
@@ -32,7 +32,7 @@ RULES = (
     REDUCTION,
     REDUCIBLE,
     WRITE_MODE,
-    hinted(sizes_follow("updates", slices, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]")),
+    with_hint(sizes_follow("updates", slices, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]")),
     indexed_axes_not_empty(lambda x: range(tuple_size(x))),
 )
 

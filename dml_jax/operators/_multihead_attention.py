@@ -132,8 +132,8 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
       mask_filter_value: a number that is added where a key does not count.
       head_count: N.
       mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix. KEY_SEQUENCE_LENGTH: a mask
-        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) has the end, one past the last key that
-        counts, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
+        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) has the end, one past the last key to
+        count, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
         BOOLEAN: those count where one of (B, N, S, T) is not 0.
 
     Raises:

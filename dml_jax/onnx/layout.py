@@ -296,7 +296,7 @@ def pad_by_paddings(*, paddings: Any, **rest: Any) -> jax.Array:
 
 
 def where(*, condition: Array, x: Array, y: Array) -> Array:
-    """Where; broadcasts its operands first, because DirectML needs equal sizes."""
+    """ONNX's Where; broadcasts its operands first, because DirectML needs equal sizes."""
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
     xp, *operands = arrays(condition, x, y)
     operands = [expand(input=a, shape=sizes) for a in operands]

@@ -42,7 +42,7 @@ class Quantized(Deferred):
     Args:
       q: the integers.
       scale: broadcasts to them: a scalar, or of their rank.
-      zero_point: likewise; None is 0.
+      zero_point: as `scale`; None is 0.
       kind: the type of the floats.
     """
 

@@ -96,7 +96,7 @@ def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Ar
 
 
 def up_to_itself(starts: jax.Array, queries: int, keys: int) -> jax.Array:
-    """Returns whether a key is no later than a query, (batch, 1, queries, keys), by the number of the first query."""
+    """Returns whether a key is no later than a query, (batch, 1, queries, keys), given the index of the first query."""
     last = starts.reshape(-1, 1, 1, 1) + arange_int32(queries).reshape(1, 1, -1, 1)
     return arange_int32(keys).reshape(1, 1, 1, -1) <= last
 

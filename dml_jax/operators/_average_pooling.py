@@ -51,7 +51,7 @@ def average_pooling(
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach past its end, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       include_padding: whether padding counts, as zeros.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
@@ -112,7 +112,7 @@ class AveragePoolingDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       include_padding: whether padding counts, as zeros.
@@ -158,7 +158,7 @@ class AveragePooling1Desc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.

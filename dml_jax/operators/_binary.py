@@ -238,7 +238,7 @@ ROWS: Mapping[str, Row] = {
         levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64), ("3_1", RANKS_1_TO_8, UP_TO_32_BITS)),
         fields={
             "min": (_Real, "a number; of integers its whole part counts, or the nearest one."),
-            "max": (_Real, "the same."),
+            "max": (_Real, "as `min`."),
         },
         in_place=("input",),
     ),
@@ -250,7 +250,7 @@ ROWS: Mapping[str, Row] = {
         fields={
             "min_max_data_type": (ScalarType, "that of `output_gradient`."),
             "min": (Scalar, "a number of that type; one of NumPy of as many bits stands for its bits."),
-            "max": (Scalar, "the same."),
+            "max": (Scalar, "as `min`."),
         },
         in_place=("input",),
         constraints=(

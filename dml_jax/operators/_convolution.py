@@ -275,7 +275,7 @@ def convolution(
       dilations: distance between the elements of the filter, at least 1; 1 by default. One number stands for all.
       start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default. One number
         stands for all.
-      end_padding: zeros after it, likewise.
+      end_padding: zeros after it; as `start_padding`.
       output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default. One number stands
         for all.
       output_sizes: of the output's spatial dimensions, those that are appended among them. Backward up to strides - 1
@@ -367,7 +367,7 @@ class ConvolutionDesc(OperatorDesc):
       bias: (1, O, 1, ...), or None.
       output: (N, O, spatial sizes): those of `convolution`.
       mode: a `ConvolutionMode`, or its DirectML name in full or as suffix.
-      direction: a `ConvolutionDirection`, likewise.
+      direction: a `ConvolutionDirection`, named as `mode` is.
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: zeros before each spatial dimension.

@@ -104,7 +104,7 @@ def fold(
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach past its end, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:

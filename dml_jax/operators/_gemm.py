@@ -129,7 +129,7 @@ def gemm(
       trans_a: whether the matrices of `a` are transposed.
       trans_b: whether the matrices of `b` are transposed.
       alpha: a real number, known while tracing; it is rounded to the type that is computed in.
-      beta: the same. If it is 0, `c` is not read: its infinities and NaNs do no harm.
+      beta: as `alpha`. If it is 0, `c` is not read: its infinities and NaNs do no harm.
       activation: an `Activation`, or None.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
         It must be given where the dimension of the sums is sharded.
@@ -186,7 +186,7 @@ class GemmDesc(OperatorDesc):
       c: (..., M, N), often broadcast by strides of 0; or None.
       output: (..., M, N).
       trans_a: a `MatrixTransform`, or its DirectML name in full or as suffix.
-      trans_b: the same.
+      trans_b: as `trans_a`.
       alpha: a number that the product is multiplied with.
       beta: a number that `c` is multiplied with; without effect if `c` is None.
       fused_activation: an `Activation`, or None.

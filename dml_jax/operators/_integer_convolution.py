@@ -209,7 +209,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       input_zero_point: one element, the data type of `input`; or None, which is 0.
       filter: (O, C / group_count, spatial sizes).
       filter_scale: FLOAT32, one element, or one for each filter, (1, O, 1, 1).
-      filter_zero_point: likewise, the data type of `filter`; or None.
+      filter_zero_point: as `filter_scale`, but with the data type of `filter`; or None.
       bias: INT32, (1, O, 1, 1), in units of input_scale * filter_scale; or None.
       output_scale: FLOAT32, one element.
       output_zero_point: one element, the data type of `output`; or None.

@@ -171,12 +171,12 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     Args:
       a: (..., M, K).
       a_scale: FLOAT32, one element, or one for each row, (M, 1).
-      a_zero_point: likewise, the data type of `a`; or None, which is 0.
+      a_zero_point: as `a_scale`, but with the data type of `a`; or None, which is 0.
       b: (..., K, N), the same sizes before.
       b_scale: FLOAT32, one element, or one for each column, (1, N).
-      b_zero_point: likewise, the data type of `b`; or None.
+      b_zero_point: as `b_scale`, but with the data type of `b`; or None.
       output_scale: FLOAT32, one element, or one for each row, (M, 1).
-      output_zero_point: likewise, the data type of `output`; or None.
+      output_zero_point: as `output_scale`, but with the data type of `output`; or None.
       output: (..., M, N).
 
     Raises:
@@ -233,10 +233,10 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     Args:
       a: (..., M, K).
       a_scale: one element, or one for each row, (M, 1).
-      a_zero_point: likewise, the data type of `a`; or None, which is 0.
+      a_zero_point: as `a_scale`, but with the data type of `a`; or None, which is 0.
       b: (..., K, N), the sizes before and the data type of `a`.
       b_scale: one element, or one for each column, (1, N); the data type of `a_scale`.
-      b_zero_point: likewise, the data type of `a`; or None.
+      b_zero_point: as `b_scale`, but with the data type of `a`; or None.
       bias: (..., M, N), often broadcast by strides of 0; the data type of `a_scale`; or None.
       output: (..., M, N), the data type of `a_scale`.
 

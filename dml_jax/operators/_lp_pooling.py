@@ -59,7 +59,7 @@ def lp_pooling(
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach past its end, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
@@ -116,7 +116,7 @@ class LpPoolingDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       p: which norm; at least 1.
@@ -163,7 +163,7 @@ class LpPooling1Desc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.

@@ -75,7 +75,7 @@ def max_pooling(
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach past its end, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       out_sharding: sharding of both outputs on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
@@ -218,7 +218,7 @@ class MaxPoolingDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
 
@@ -266,7 +266,7 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
       output: N, C, and the number of windows along each spatial dimension.
       output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
 
@@ -316,7 +316,7 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
       output: N, C, and the number of windows along each spatial dimension.
       output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.

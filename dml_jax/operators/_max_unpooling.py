@@ -35,7 +35,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """Any element may go anywhere."""
+    """Spatial dimensions are not sharded: any element may go anywhere in them."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     return Dims({"input": names, "indices": names}, ())
 

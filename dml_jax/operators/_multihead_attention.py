@@ -211,7 +211,7 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       past_sequence_lengths: (B) of INT32; or None: all keys count for every query.
       output: (B, S, N * V).
       output_present_key: (B, G, T, D), or None. Without a past it may be longer than the keys; the rest is 0.
-      output_present_value: (B, G, T, V), or None; the same.
+      output_present_value: (B, G, T, V), or None; as the keys.
       scale: a number that products of queries and keys are multiplied with, usually 1 / sqrt(D).
       mask_filter_value: a number that is added where a key does not count by the mask.
       query_head_count: N, a multiple of G.

@@ -36,7 +36,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """Any device may have any of the coordinates."""
+    """The outputs are not sharded: any device may have any of the coordinates."""
     return Dims({"input": [f"input {d}" for d in range(x["input"].ndim)]}, ())
 
 

@@ -63,10 +63,10 @@ def normalize(
     Args:
       input: floats; those of 8 and 16 bits are computed in float32 and rounded once, at the end.
       mean: an array that broadcasts against `input`, as the next four do; None leaves it out of the formula.
-      variance: the same; without it nothing is divided.
-      scale: the same.
-      bias: the same.
-      added: the same.
+      variance: as `mean`; without it nothing is divided.
+      scale: as `mean`.
+      bias: as `mean`.
+      added: as `mean`.
       epsilon: a number that is added to the variance.
       activation: an `Activation`, or None.
     """

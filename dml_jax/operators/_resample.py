@@ -76,7 +76,7 @@ class Axis:
         return max(self.size, self.count * kernel.reach(float(self.scale))) >= LONGEST
 
     def interpolation(self, kernel: Kernel) -> Interpolation:
-        """Which elements make those of the output, and how much of each."""
+        """The elements that make each element of the output, and their weights."""
         if isinstance(self.scale, Fraction):
             x = exact_positions(self.count, self.scale, self.before, self.after).coordinates
         else:

@@ -54,7 +54,7 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
 
     Raises:

@@ -41,7 +41,7 @@ class Sampled:
         return jnp.clip(jnp.ceil(lax.stop_gradient(self.length) / self.elements), least, most)
 
     def steps(self, number: jax.Array, counts: jax.Array, offset: float, align_corners: bool) -> jax.Array:
-        """Where the sample of that number of each element lies, as a part of the length."""
+        """The position of sample `number` of each element, as a fraction of the length."""
         samples = jnp.arange(self.elements, dtype=counts.dtype)[None] * counts[:, None] + number
         whole = (self.elements * counts)[:, None]
         shifted = samples - np.asarray(offset, counts.dtype)

@@ -75,7 +75,7 @@ def unfold(
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: zeros before each spatial dimension, at least 0; 0 by default. One number stands for all.
-      end_padding: zeros after it, likewise.
+      end_padding: zeros after it; as `start_padding`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:

@@ -18,7 +18,7 @@ WORD = 32  # flags in a word
 
 
 def _word_by_word(_: None, is_set: jax.Array) -> jax.Array:
-    """Each turn writes the number of the first flag that is left of every word: as many as one has."""
+    """Each turn writes the index of the first flag left in every word; as many turns as a word may have flags."""
     n = is_set.shape[0]
     rows = lax.pad(is_set, np.False_, [(0, -n % WORD, 0)]).reshape(-1, WORD)
     bit = np.uint32(1) << lax.broadcasted_iota(np.uint32, rows.shape, 1)

@@ -68,7 +68,7 @@ def _fold_rows(operation: AxisOperation, axis: int, _: None, x: jax.Array) -> ja
 
 
 def _widens_rows(case: AxisCase) -> bool:
-    """Rows that the plain meaning would write widened, or read twice; float8 takes longer to widen than to write."""
+    """Rows that XLA would otherwise write widened, or read twice; float8 takes longer to widen than to write."""
     if case.side_by_side < ROW:
         return False
     is_written = is_converted(case) and (case.input.dtype.itemsize > 1 or case.wide_bytes >= FRESH)

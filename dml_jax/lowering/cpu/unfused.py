@@ -98,9 +98,9 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
 
 
 def _permute(case: PermuteCase) -> Move | None:
-    """Not of floats that XLA:CPU quiets: integers after a barrier would be two more passes."""
+    """None for floats that XLA:CPU quiets: to move them as integers after a barrier takes two more passes."""
     can = case.devices == 1 and not is_narrow(case.operand.dtype)
-    return partial(_permute_behind_barrier, case) if can else None
+    return partial(_permute_after_barrier, case) if can else None
 
 
 def _has_far_sides(case: PermuteCase) -> bool:
@@ -108,7 +108,7 @@ def _has_far_sides(case: PermuteCase) -> bool:
     return not case.is_operand and (case.is_matrix or not case.has_neighbours)
 
 
-def _permute_behind_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
+def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
     split = lax.optimization_barrier(lax.reshape(array, case.sizes))
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
 

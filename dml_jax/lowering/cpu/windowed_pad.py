@@ -70,7 +70,7 @@ def _pays(case: MoveCase) -> bool:
 
 
 def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Array:
-    """As `border`, which pads the first and the last planes, whose windows reach outside."""
+    """Pads by windows; the first and the last planes, whose windows reach outside, by `border`."""
     first, width = border.axes[0], array.shape[-1]
     planes = prod(array.shape[:first])
     pieces = _pieces(width, border.start[-1], border.end[-1], border.mode)

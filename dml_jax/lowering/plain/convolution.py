@@ -107,7 +107,7 @@ class ConvolutionCase:
 
     @property
     def places(self) -> int:
-        """Where a filter lies, in all examples."""
+        """The number of positions of a filter, in all examples."""
         return self.call.y.shape[0] * prod(self.call.y.shape[2:])
 
     @property

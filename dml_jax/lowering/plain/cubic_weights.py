@@ -10,10 +10,10 @@ __all__ = ["far", "near"]
 
 
 def near(d: Any, a: float) -> Any:
-    """For 0 <= d <= 1."""
+    """The weight for 0 <= d <= 1."""
     return (1 - d) * (1 + d - (a + 2) * d * d)
 
 
 def far(d: Any, a: float) -> Any:
-    """For 1 <= d <= 2; beyond, nothing counts."""
+    """The weight for 1 <= d <= 2; beyond it is 0."""
     return a * (d - 1) * (2 - d) * (2 - d)

@@ -41,7 +41,7 @@ _OF_BOOLS = {SUMMATION: Accumulation(lax.max, lax.cummax, 0), PRODUCT: Accumulat
 
 @dataclass(frozen=True)
 class CumulativeCase:
-    """One cumulative sum or product, for what chooses how it runs.
+    """One cumulative sum or product, for the choice between implementations.
 
     Args:
       kind: how elements are combined.

@@ -77,7 +77,7 @@ def read_of(write: Write) -> Read:
 
 @dataclass(frozen=True)
 class GatherCase:
-    """One read, for what chooses how it runs.
+    """One read, for the choice between implementations.
 
     Args:
       read: how lax.gather reads.

@@ -52,7 +52,7 @@ class Kernel:
     excludes: bool = False
 
     def reach(self, scale: float) -> int:
-        """How many elements on each side of a position may count."""
+        """The number of elements on each side of a position whose weight may not be 0."""
         return ceil(RADIUS[self.mode] / self._narrowing(scale))
 
     def interpolation(self, x: np.ndarray, size: int, scale: float) -> Interpolation:

@@ -22,7 +22,7 @@ InWords = Callable[[int], Move | None]
 
 @dataclass(frozen=True)
 class MoveCase:
-    """One move, for what chooses how it runs.
+    """One move, for the choice between implementations.
 
     Args:
       move: what it means, of (where, *data).

@@ -16,7 +16,7 @@ __all__ = ["NonzeroCase", "numbers_set"]
 
 @dataclass(frozen=True)
 class NonzeroCase:
-    """One search of flags, for what chooses how it runs.
+    """One search of flags, for the choice between implementations.
 
     Args:
       flags: shape and type.

@@ -30,7 +30,7 @@ class Permutation:
 
     Args:
       source: for each dimension of the operand, the sizes of its parts.
-      order: the parts as the result has them, each by its number in the operand.
+      order: the parts as the result has them, each by its index in the operand.
       target: for each dimension of the result, how many parts it merges; of none it has size 1.
     """
 
@@ -100,7 +100,7 @@ class Permutation:
 
 @dataclass(frozen=True)
 class PermuteCase:
-    """One permutation, for what chooses how it runs.
+    """One permutation, for the choice between implementations.
 
     Args:
       permutation: of the operand.

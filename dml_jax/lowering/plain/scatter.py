@@ -25,7 +25,7 @@ def is_tiny(table: Any, updates: Any) -> bool:
 
 @dataclass(frozen=True)
 class ScatterCase:
-    """One write, for what chooses how it runs.
+    """One write, for the choice between implementations.
 
     Args:
       write: how lax.scatter writes.
@@ -82,7 +82,7 @@ def _scatter(write: Write, indices: jax.Array, input: jax.Array, updates: jax.Ar
 
 @dataclass(frozen=True)
 class TableCopy:
-    """A copy of a table into a flat buffer, for what chooses whether it is made.
+    """A copy of a table into a flat buffer, for the choice whether it is made.
 
     Args:
       input: shape and type of the table.

@@ -25,7 +25,7 @@ __all__ = ["ScatterReduceCase", "scatter_reduce"]
 
 @dataclass(frozen=True)
 class ScatterReduceCase:
-    """One scatter that reduces, for what chooses how it runs.
+    """One scatter that reduces, for the choice between implementations.
 
     Args:
       rows: of the table, and how they are written.

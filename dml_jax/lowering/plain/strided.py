@@ -23,7 +23,7 @@ __all__ = ["ViewCase", "view"]
 
 @dataclass(frozen=True)
 class ViewCase:
-    """One view, for what chooses how it is read.
+    """One view, for the choice between implementations.
 
     Args:
       layout: of the view, in elements.

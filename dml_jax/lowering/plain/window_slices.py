@@ -107,7 +107,7 @@ def spread_slices(
     axes: Sequence[int],
     windows: Sequence[Windows],
 ) -> jax.Array:
-    """As `add_slices`, of slices that are computed from the same arrays, which are padded once.
+    """`add_slices` for slices that are computed from the same arrays, which are padded once.
 
     Args:
       slice_of: takes an element's offsets and arrays of all windows, elementwise; returns 0 for `fills`.

@@ -19,7 +19,7 @@ __all__ = ["Order", "by_integers", "by_value", "least_number"]
 
 
 class Order(NamedTuple):
-    """How elements are compared: of equal ones the first counts, zeros are equal, and so are NaNs, the greatest.
+    """How elements are compared: the first of equal ones counts, zeros are equal, and so are NaNs, the greatest.
 
     Args:
       image: elements as numbers of which each stands for one element.

@@ -221,7 +221,7 @@ _EXACT = {
     "Not": (1, "logical_not"),
     "Round": (11, "rint"),
 }
-# Those that opsets 1 to 6 broadcast in their own way.
+# Operators that opsets 1 to 6 broadcast in their own way: see `broadcast_from_axis`.
 _LIMITED = {
     "Add": add,
     "And": partial(_exact, "logical_and"),

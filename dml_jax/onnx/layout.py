@@ -281,7 +281,7 @@ def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], 
     return low, high
 
 
-# As DirectML calls them.
+# ONNX's names of modes to DirectML's.
 PAD_MODES: Mapping[str, Mode] = {"constant": "constant", "reflect": "reflection", "edge": "edge", "wrap": "wrap"}
 
 

@@ -176,7 +176,7 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
         return None
     windows = filter_windows(x.q, w.q, **given)
     check_bias(b, w.shape[0])
-    # Those of the filters: one per channel of the output.
+    # The filters' parameters: one per channel of the output.
     scale, zero_point = (
         array if array is None or not array.ndim else array.swapaxes(0, 1) for array in (w.scale, w.zero_point)
     )

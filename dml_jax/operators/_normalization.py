@@ -1,6 +1,6 @@
 """The arithmetic of normalizations, which DirectML's structs and ONNX's operators share.
 
-Of [1, 2, 3, 6] the mean is 3 and the variance 3.5. With an epsilon of 0.5 the numbers become [-1, -0.5, 0, 1.5].
+[1, 2, 3, 6] has the mean 3 and the variance 3.5. With an epsilon of 0.5 the numbers become [-1, -0.5, 0, 1.5].
 """
 
 from __future__ import annotations

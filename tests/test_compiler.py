@@ -86,10 +86,10 @@ def test_buffers_are_taken_by_name(desc):
 @pytest.mark.parametrize(
     ("by_place", "by_name", "message"),
     [
-        (1, ["input", "indices"], "given by name must be of indices, but 'input' is given by place"),
-        (0, ["input", "indices", "axis"], "given by name must be of input, indices, but 'axis' is no input"),
+        (1, ["input", "indices"], "GATHER: 'input' is already given by position; still to be given by name: indices"),
+        (0, ["input", "indices", "axis"], "'axis' is no input; still to be given by name: input, indices"),
         (0, ["input"], "GATHER: a buffer must be given for IndicesTensor, but there is none"),
-        (2, ["input"], "given by name must be of nothing, but 'input' is given by place"),
+        (2, ["input"], "'input' is already given by position; still to be given by name: nothing"),
     ],
 )
 def test_wrong_names_are_refused(by_place, by_name, message):
@@ -103,7 +103,7 @@ def test_an_owned_buffer_is_not_taken_by_name():
     table, indices = buffers(GATHER)
     run = compile_operator(owned, input=table)
     assert_same_bits(run(indices=indices), compile_operator(GATHER)(table, indices))
-    with pytest.raises(ConstraintError, match="'input' is bound at compilation"):
+    with pytest.raises(ConstraintError, match="'input' is already bound at compilation"):
         run(indices=indices, input=table)
 
 

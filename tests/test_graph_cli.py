@@ -135,7 +135,7 @@ def test_a_constant_may_be_as_long_as_its_tensor_or_its_elements(folder):
     [
         (
             ["x.npy", "x.npy"],
-            "--input must be given at most once for each input of the model, x, but x.npy is left over",
+            "too many --input: the model's inputs are x, and nothing is left for x.npy",
         ),
         (["x.npy", "table=x.npy"], "--input table=x.npy: no input is named 'table'; known are x"),
         (["none.npy"], "input 'x': "),

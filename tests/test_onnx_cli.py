@@ -85,7 +85,7 @@ def test_errors_write_nothing(folder):
     (folder / "text.npy").write_text("1 2 3")
     before = files(folder)
     for given, text in [
-        ((table, rows, rows), "--input must be given at most once for each input of the model, table, rows, but"),
+        ((table, rows, rows), "too many --input: the model's inputs are table, rows, and nothing is left for"),
         ((f"rows={rows}", f"rows={rows}"), "every input must be given once, but 'rows' is given twice"),
         ((f"row={rows}",), f"--input row={rows}: no input is named 'row'; did you mean 'rows'?"),
         ((f"tabel={table}", rows), "tabel="),

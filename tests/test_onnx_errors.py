@@ -292,7 +292,7 @@ NODES = {
         "Add",
         [X, X.astype(np.int32)],
         {},
-        "inputs of type T must have one type, but they are tensor(float) and",
+        "inputs that share type variable T must have the same type, but they are tensor(float) and",
     ),
     "type": ("Add", [X > 1, X > 1], {}, "A of Add-14 must be one of uint8, uint16"),
     "gather": ("Gather", [X, integers(0)], {"axis": 2}, "axis"),

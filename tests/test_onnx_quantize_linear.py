@@ -123,7 +123,7 @@ BAD = [
     ("QuantizeLinear", [X, ONE, np.int32(0)], {}, "y_zero_point of QuantizeLinear-21 must be one of"),
     ("QuantizeLinear", [X, ONE], {"blocks": 2}, "the attributes of QuantizeLinear-21 must be among"),
     ("DequantizeLinear", [Q, PAIR], {"axis": 1}, "scale must have 1 or 3 elements along axis 1"),
-    ("DequantizeLinear", [Q, ONE, np.int8(0)], {}, "inputs of type T1 must have one type"),
+    ("DequantizeLinear", [Q, ONE, np.int8(0)], {}, "inputs that share type variable T1 must have the same type"),
     ("DequantizeLinear", [X, ONE], {}, "x of DequantizeLinear-21 must be one of"),
 ]
 

@@ -146,7 +146,12 @@ BAD = [
     ("MatMulInteger", [ZERO, BYTE], {}, "a and b must have a dimension"),
     ("MatMulInteger", [ONE, BYTE], {}, "A of MatMulInteger-10 must be one of"),
     ("QLinearAdd", [*TERM, *TERM, np.ones(2, np.float32)], {}, "c_scale must have one element"),
-    ("QLinearAdd", [*TERM, BYTE.astype(np.int8), ONE, ZERO, ONE], {}, "inputs of type T must have one type"),
+    (
+        "QLinearAdd",
+        [*TERM, BYTE.astype(np.int8), ONE, ZERO, ONE],
+        {},
+        "inputs that share type variable T must have",
+    ),
     ("QLinearConcat", [ONE, ZERO, *TERM, BYTE], {"axis": 0}, "inputs must be three for each part"),
     ("QLinearConcat", [ONE, ZERO, BYTE.view(np.int8), ONE, ZERO], {"axis": 0}, "part 0 must be uint8, as y_zero_point"),
     ("QLinearConcat", [ONE, ZERO, *TERM], {"axis": 2}, r"axis must be in \[-2, 1\]"),

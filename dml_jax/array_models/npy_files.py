@@ -10,10 +10,10 @@ from ..atomic_write import write_whole
 from ..errors import ConstraintError, suggestion
 from ..npy_format import load_npy, npy_pieces
 
-__all__ = ["assigned", "read_array", "targets", "write_arrays"]
+__all__ = ["assign_files", "output_paths", "read_array", "write_arrays"]
 
 
-def assigned(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[str, Path]:
+def assign_files(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[str, Path]:
     """Returns the file of each input that has one.
 
     Args:
@@ -37,8 +37,8 @@ def assigned(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[s
             named[name] = Path(text[len(name) + 1 :])
     free = [name for name in names if name not in named]
     if len(unnamed) > len(free):
-        wanted, fact = ", ".join(names) or "none", f"{unnamed[len(free)]} is left over"
-        raise ConstraintError(f"--input must be given at most once for each input of the model, {wanted}, but {fact}")
+        inputs = f"the model's inputs are {', '.join(names)}" if names else "the model has no inputs"
+        raise ConstraintError(f"too many --input: {inputs}, and nothing is left for {unnamed[len(free)]}")
     files = named | dict(zip(free, map(Path, unnamed), strict=False))
     return {name: folder / file for name, file in files.items()}
 
@@ -63,7 +63,7 @@ def read_array(name: str, path: Path) -> np.ndarray:
         raise type(error)(f"input {name!r}: {path} {error}") from None
 
 
-def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[str, Path]:
+def output_paths(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[str, Path]:
     """Returns the file of each output, named after it; other characters than letters, digits, ".", "_", "-" become "_".
 
     Args:
@@ -72,7 +72,7 @@ def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[st
       read: files that must not be overwritten.
 
     Raises:
-      ConstraintError: two outputs have one file, or it is one that is read.
+      ConstraintError: two outputs map to the same file, or an output would overwrite an input file.
     """
     paths = {name: folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy" for name in names}
     owners: dict[str, str] = {}
@@ -88,7 +88,7 @@ def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[st
 
 
 def write_arrays(arrays: Mapping[Path, np.ndarray]) -> None:
-    """Writes arrays to .npy files; after a failure none of them is there.
+    """Writes arrays to .npy files, all or nothing: on failure files already written are deleted.
 
     Raises:
       ConstraintError: one cannot be written.

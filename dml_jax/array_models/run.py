@@ -14,7 +14,7 @@ from ..errors import ConstraintError, describe, suggestion
 from .binding_lines import binding_lines
 from .model import ArrayModel, Program
 from .model_inputs import make_inputs
-from .npy_files import assigned, targets, write_arrays
+from .npy_files import assign_files, output_paths, write_arrays
 
 __all__ = ["ArrayRun", "Times", "run_arrays"]
 
@@ -70,18 +70,18 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
     Raises:
       ConstraintError: the model or an input is wrong, a shape does not fit, or a file cannot be written.
     """
-    files = assigned([spec.name for spec in model.inputs], asked.given, asked.given_from)
+    files = assign_files([spec.name for spec in model.inputs], asked.given, asked.given_from)
     _check_names(model, asked.shapes)
     generated = [spec.name for spec in model.inputs if spec.name not in files]
     timing = asked.timing or (Timing() if generated else None)
     folder = asked.output or (None if timing else model.path.parent)
-    written = targets(model.outputs, folder, [*model.files, *files.values()]) if folder else {}
+    written = output_paths(model.outputs, folder, [*model.files, *files.values()]) if folder else {}
     times = None
     with jax.enable_x64(True), jax.default_device(device):
         arrays = make_inputs(model.inputs, files, asked.shapes)
         if generated:
             say(f"Generated inputs, all 0: {', '.join(f'{n!r} {describe(arrays[n])}' for n in generated)}")
-        program, seconds = _prepared(model, list(arrays.values()))
+        program, seconds = _compile_model(model, list(arrays.values()))
         if program.not_compiled:
             say(f"Not compiled, but run node by node: {program.not_compiled}")
         elif timing:
@@ -104,7 +104,7 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
     return times
 
 
-def _prepared(model: ArrayModel, arrays: Sequence[jax.Array]) -> tuple[Program, float]:
+def _compile_model(model: ArrayModel, arrays: Sequence[jax.Array]) -> tuple[Program, float]:
     """Compiles the model; returns the program and the seconds that it took."""
     start = time.perf_counter()
     program = model.prepare(jax.block_until_ready(arrays))

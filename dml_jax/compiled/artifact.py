@@ -20,27 +20,27 @@ from ..errors import ConstraintError
 from ..npy_format import read_array
 from .program import Program
 
-__all__ = ["Executables", "dump", "jit_forms", "load"]
+__all__ = ["Executables", "dump", "jit_programs", "load"]
 
 # A program without and with bound outputs, jitted.
 Executables = tuple[Any, Any]
 VERSION = 2
 
 
-def jit_forms(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
-    """Jits both forms; the bound outputs, which come first, are donated even if what they hold is not needed."""
+def jit_programs(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
+    """Jits both programs; the bound outputs, which come first, are donated even if their content is not needed."""
     return jax.jit(fresh), jax.jit(bound, donate_argnums=range(outputs), keep_unused=True)
 
 
 def dump(
     program: Program, owned: Mapping[str, jax.Array], executables: Executables, platforms: Sequence[str] | None
 ) -> bytes:
-    """Serialises a program, both forms of it and its owned buffers.
+    """Serialises an operator: its descriptor, both executables and its owned buffers.
 
     Raises:
       ConstraintError: no sequence of known platforms, or a missing package.
     """
-    platforms = None if platforms is None else _known(platforms)
+    platforms = None if platforms is None else _check_platforms(platforms)
     inputs = program.input_structs
     head = {"version": VERSION, "words": program.words, "flat": program.flat, "desc": desc_to_json(program.desc)}
     content = io.BytesIO()
@@ -50,11 +50,11 @@ def dump(
             file.writestr(name, _export(executable, [*outs, *inputs], platforms))
         for name, array in owned.items():
             with file.open(_member(name), "w") as member:
-                np.save(member, _saved(np.asarray(array)), allow_pickle=False)
+                np.save(member, _as_storable(np.asarray(array)), allow_pickle=False)
     return content.getvalue()
 
 
-def _saved(array: np.ndarray) -> np.ndarray:
+def _as_storable(array: np.ndarray) -> np.ndarray:
     """Returns an array that a .npy file can hold; elements of 4 bits become bytes, which `CompiledOperator` takes."""
     return as_bytes(array) if DataType.of(array.dtype).bits < 8 else array
 
@@ -64,7 +64,7 @@ def _member(port: str) -> str:
     return f"{quote(port, safe='[]', errors='surrogatepass')}.npy"
 
 
-def _known(platforms: Any) -> list[str]:
+def _check_platforms(platforms: Any) -> list[str]:
     names = list(platforms) if isinstance(platforms, Iterable) and not isinstance(platforms, str) else []
     if names and all(name in PLATFORMS for name in names):
         return names
@@ -99,7 +99,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
         fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in MEMBERS)
         ports = {_member(port): port for port in program.inputs}
         owned = {ports.get(name, name): read_array(io.BytesIO(member)) for name, member in members.items()}
-        _check_forms(program, fresh, bound)
+        _check_exported(program, fresh, bound)
     except Exception as error:
         raise ConstraintError(f"the content is not a serialised operator: {error}") from None
     here = {jax.export.default_export_platform(), "cpu"}
@@ -119,16 +119,16 @@ def _members(content: bytes) -> dict[str, bytes]:
         return {name: file.read(name) for name in file.namelist()}
 
 
-def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:
-    """Compares what the exported forms take with what the descriptor says."""
-    for form, outputs in ((fresh, []), (bound, program.stored_structs)):
-        taken = [(aval.shape, aval.dtype) for aval in form.in_avals]
+def _check_exported(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:
+    """Checks that the exported programs take the buffers of the descriptor."""
+    for exported, outputs in ((fresh, []), (bound, program.stored_structs)):
+        taken = [(aval.shape, aval.dtype) for aval in exported.in_avals]
         if taken != [(struct.shape, struct.dtype) for struct in (*outputs, *program.input_structs)]:
-            raise ConstraintError(f"its descriptor and its exported forms differ: these take {taken}")
+            raise ConstraintError(f"its descriptor and its exported programs differ: these take {taken}")
 
 
 def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
-    """Returns both forms for buffers of any length; exported programs take the least lengths only."""
+    """Returns both programs for buffers of any length; exported ones take the least lengths only."""
     lengths, structs = [struct.size for struct in program.input_structs], program.stored_structs
 
     def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:
@@ -150,4 +150,4 @@ def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exp
         written = jax.tree.leaves(bound.call(*map(head, outs, structs), *cut(inputs)))
         return [whole(*each) for each in zip(outs, structs, written, strict=True)]
 
-    return jit_forms(lambda *buffers: fresh.call(*cut(buffers)), write, len(structs))
+    return jit_programs(lambda *buffers: fresh.call(*cut(buffers)), write, len(structs))

@@ -15,7 +15,7 @@ from ..core.structs.computation import Computation, R
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forced import forced_form, forcing
 from . import artifact
-from .artifact import Executables, jit_forms
+from .artifact import Executables, jit_programs
 from .bound_buffers import as_buffer, as_outputs, by_port, check_devices, owned_ports
 from .program import BufferSpec, Program
 
@@ -94,11 +94,11 @@ class CompiledOperator(Generic[R]):
     as many elements as the tensor spans; `buffers` lists both. While x64 is off, a buffer of a
     64-bit type is a uint32 array of twice the length, low words first; a 64-bit NumPy array is taken as such.
 
-    Without `out=` the result is a new array of the output's span; of several outputs, a tuple in DirectML's order, and
-    `out=` takes one. With `out=`, a jax.Array of at least that length,
-    the output is written into its memory: the result is that buffer, whole, and the array passed is deleted. (If
-    something else still views its memory, such as a NumPy array, JAX copies it instead.) Of an operator that executes
-    in place, `desc.in_place`, it may be the array of an input whose tensor is described as that of the output is.
+    Without `out=` the result is a new array as long as the output tensor spans. With several outputs, result and `out=`
+    are tuples in DirectML's order. With `out=`, a jax.Array of at least that length, the output is written into its
+    memory: the result is that buffer, whole, and the array passed is deleted. (If something else still views its
+    memory, such as a NumPy array, JAX copies it instead.) If the operator executes in place (`desc.in_place`), `out=`
+    may be the array of an input whose tensor is described as that of the output is.
 
     Raises:
       ConstraintError: another number of buffers, an unknown name, or a buffer that is too short, not 1-D, deleted, or
@@ -147,7 +147,7 @@ class CompiledOperator(Generic[R]):
 
     @property
     def bytes_moved(self) -> int:
-        """The bytes that have to move: every element that is needed is read once, every output element written once.
+        """Least memory traffic, in bytes: each needed input element read once, each output element written once.
 
         A gather needs no more elements of its input than its output has. Divided by a time it is a bandwidth.
         """
@@ -160,7 +160,7 @@ class CompiledOperator(Generic[R]):
         out: R | None = None,
         **named: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None],
     ) -> R:
-        inputs = self._inputs((*buffers, *self._named(named, len(buffers))) if named else buffers)
+        inputs = self._inputs((*buffers, *self._buffers_by_name(named, len(buffers))) if named else buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:
                 return self._results(self._fresh(*inputs.values()))
@@ -181,7 +181,7 @@ class CompiledOperator(Generic[R]):
         It is compiled for JAX's default device and inputs of the least lengths, and for an `out=` of the whole length
         that `buffers` says; the same holds for `as_text` and `memory`.
         """
-        self._compiled(bound)
+        self._compile(bound)
         with jax.enable_x64(not self._program.words):
             for struct in self._program.stored_structs:
                 if len(struct.shape) > 1:
@@ -191,19 +191,19 @@ class CompiledOperator(Generic[R]):
 
     def as_text(self, *, bound: bool = False) -> str:
         """The optimised HLO of a call, or of one with `out=`."""
-        return self._compiled(bound).as_text()
+        return self._compile(bound).as_text()
 
     def memory(self, *, bound: bool = False) -> Memory:
         """The memory that a call needs, or a call with `out=`."""
-        stats = self._compiled(bound).memory_analysis()
+        stats = self._compile(bound).memory_analysis()
         inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.input_structs)
         return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)
 
     def serialize(self, platforms: Sequence[str] | None = None) -> bytes:
         """Exports the operator and its owned buffers; `deserialize` restores them, in this or a later process.
 
-        The content is a zip file: the descriptor as JSON, both forms as jax.export serialises them, and the owned
-        buffers as .npy.
+        The content is a zip file: the descriptor as JSON; both programs, with and without `out=`, serialised by
+        jax.export; and the owned buffers as .npy.
 
         Args:
           platforms: of "cpu", "cuda", "rocm" and "tpu", those that it will run on; this process's default one if None.
@@ -224,19 +224,20 @@ class CompiledOperator(Generic[R]):
         flat = [_flat(buffer) for buffer in jax.tree.leaves(outputs)]
         return tuple(flat) if self._program.has_several_outputs else flat[0]
 
-    def _named(self, named: Mapping[str, Any], count: int) -> list[Any]:
-        """Returns the buffers that are given by name, which are those behind the first `count` inputs, in order."""
+    def _buffers_by_name(self, named: Mapping[str, Any], count: int) -> list[Any]:
+        """Returns the buffers that are given by name: those after the first `count` inputs, in order."""
         operator, wanted = self.desc.operator_type, self._bound_at_call[count:]
         given = by_port(self._program, named)
         for port in given:
             if port not in wanted:
                 known = {
-                    **dict.fromkeys(self._owned, "bound at compilation"),
-                    **dict.fromkeys(self._bound_at_call, "given by place"),
+                    **dict.fromkeys(self._owned, "already bound at compilation"),
+                    **dict.fromkeys(self._bound_at_call, "already given by position"),
                 }
-                rule = f"buffers that are given by name must be of {', '.join(wanted) or 'nothing'}"
                 fact = f"{port!r} is {known.get(port, 'no input')}"
-                raise ConstraintError(message(operator, rule, fact, named))
+                raise ConstraintError(
+                    f"{operator}: {fact}; still to be given by name: {', '.join(wanted) or 'nothing'}."
+                )
         if missing := [port for port in wanted if port not in given]:
             rule = f"a buffer must be given for {', '.join(map(self.desc.shown, missing))}"
             raise ConstraintError(message(operator, rule, "there is none", named))
@@ -253,7 +254,7 @@ class CompiledOperator(Generic[R]):
         given = {name: as_buffer(self._program, name, b) for name, b in zip(names, buffers, strict=True)}
         return {name: self._owned.get(name, given.get(name)) for name in self._program.inputs} if self._owned else given
 
-    def _compiled(self, bound: bool) -> Any:
+    def _compile(self, bound: bool) -> Any:
         structs = self._program.input_structs
         with jax.enable_x64(not self._program.words):
             if bound:
@@ -263,7 +264,7 @@ class CompiledOperator(Generic[R]):
 
 @lru_cache(maxsize=256)
 def _in_place(bound: Any, places: tuple[int | None, ...]) -> Callable[..., Any]:
-    """Returns the bound form where inputs lie in the memory of outputs: `places` has the number of the output."""
+    """Returns the program with `out=` for inputs that lie in its memory: `places` has each input's output, or None."""
 
     def replace(outs: Sequence[jax.Array], *rest: jax.Array) -> Any:
         others, flat = iter(rest), [out.reshape(-1) for out in outs]
@@ -293,8 +294,8 @@ def _x64() -> bool:
 
 @lru_cache(maxsize=256)
 def _executables(program: Program, form: str | None) -> Executables:
-    forms = (_trace_in(form, function) for function in (program.fresh, program.bound))
-    return jit_forms(*forms, outputs=len(program.outputs))
+    programs = (_trace_in(form, function) for function in (program.fresh, program.bound))
+    return jit_programs(*programs, outputs=len(program.outputs))
 
 
 def _trace_in(form: str | None, function: Callable[..., Any]) -> Callable[..., Any]:

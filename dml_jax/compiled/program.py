@@ -23,7 +23,7 @@ SMALL = 2**16
 class BufferSpec:
     """The buffer of a tensor: a 1-D array of at least `length` elements of `dtype`.
 
-    `whole_length` differs from `length` where strides leave gaps between rows: then it counts the gap behind the last
+    `whole_length` differs from `length` where strides leave gaps between rows: then it counts the gap after the last
     row too. XLA writes into an output of that length at once; for a shorter one it may first build the packed output.
     """
 

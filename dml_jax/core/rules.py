@@ -274,12 +274,12 @@ def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None
 
 
 def if_given(operand: str, rule: Rule) -> Rule:
-    """The same rule about an operand that may be left out: it holds for None."""
+    """`rule` for an operand that may be left out: None satisfies it."""
     return replace(rule, broken_by=lambda x: None if x[operand] is None else rule.broken_by(x))
 
 
 def assuming(rule: Rule, operands: Operands) -> Rule:
-    """The same rule for a struct that lacks some of its operands: they always have these values."""
+    """`rule` for a struct that lacks some of its operands; `operands` gives their values."""
 
     def after(function: Callable[[Operands], Any]) -> Callable[[Operands], Any]:
         return lambda x: function(ChainMap(dict(operands), x))  # type: ignore[arg-type]

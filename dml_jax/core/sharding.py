@@ -73,7 +73,7 @@ def on_mesh(
     """
     present = _present(arrays)
     mesh = _explicit_mesh(present, out_sharding)
-    results = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values())))
+    results = jax.eval_shape(function, *jax.tree.map(_without_sharding, tuple(arrays.values())))
     sizes = [result.shape for n, result in enumerate(jax.tree.leaves(results)) if n not in dims.whole]
     if out_sharding is not None:
         out_sharding = _fitting(operator, out_sharding, mesh, sizes, present)
@@ -82,14 +82,14 @@ def on_mesh(
     if out_sharding is not None:
         shardings = _of_each(results, dims, out_sharding)
     else:
-        axes_of, fact = _followed(dims, mesh, sizes, present)
+        axes_of, fact = _follow_dims(dims, mesh, sizes, present)
         if fact is None:
             shardings = _of_each(results, dims, NamedSharding(mesh, _spec(dims.output, axes_of)))
             for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
                 arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
             if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
                 function = _knowing(_shards(dims, axes_of), function)
-        elif (shardings := _inferred(function, tuple(arrays.values()))) is None:
+        elif (shardings := _infer_shardings(function, tuple(arrays.values()))) is None:
             rule = "the sharding of the output must follow from the operands', or out_sharding must say it"
             raise ConstraintError(message(operator, f"on an Explicit mesh {rule}", fact, present))
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
@@ -118,7 +118,7 @@ def _of_each(results: Any, dims: Dims, sharding: Any) -> Any:
     return jax.tree.unflatten(structure, [whole if n in dims.whole else sharding for n in range(len(leaves))])
 
 
-def _unsharded(array: jax.Array) -> jax.ShapeDtypeStruct:
+def _without_sharding(array: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
@@ -130,7 +130,7 @@ def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
     return next((mesh for mesh in meshes if AxisType.Explicit in mesh.axis_types), None)
 
 
-def _followed(
+def _follow_dims(
     dims: Dims, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
 ) -> tuple[Mapping[str, Any], str | None]:
     """Returns the mesh axes that shard each dimension, by the name of the dimension, and why they do not do for all."""
@@ -147,7 +147,7 @@ def _followed(
     return axes_of, _no_fit(mesh, _spec(dims.output, axes_of), sizes)
 
 
-def _inferred(function: Callable[..., Any], arrays: Sequence[jax.Array | None]) -> Any:
+def _infer_shardings(function: Callable[..., Any], arrays: Sequence[jax.Array | None]) -> Any:
     """Returns the shardings of the outputs that JAX infers, as for any function of jax.numpy; None where it refuses.
 
     It looks at the plain form, of numbers of common types: other ones would be moved as integers of other sizes.

@@ -14,8 +14,8 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError
 from ..graphs.graph_files import read_constants
 from .commands import Dispatchable, Range
-from .faults import placed
-from .initial_values import copied
+from .faults import faults_at
+from .initial_values import from_array
 from .memory_checks import check_device, check_operator
 from .model_file import Model
 from .onnx_dispatches import BoundInput, BoundOutput
@@ -65,7 +65,7 @@ class HostBuffers:
         elements = result.astype(data_type.dtype).reshape(-1)
         content = as_bytes(elements)
         if buffer.is_deferred:
-            self._buffers[bound.buffer] = Buffer(copied(elements, data_type), content.size, is_deferred=True)
+            self._buffers[bound.buffer] = Buffer(from_array(elements, data_type), content.size, is_deferred=True)
             self._shapes[bound.buffer], self._bytes[bound.buffer] = result.shape, content
         else:
             self._bytes[bound.buffer][: content.size] = content
@@ -101,16 +101,16 @@ def bound_to(device: Any, model: Model) -> Iterator[BoundModel]:
     Raises:
       ModelError: the device has too little memory.
     """
-    with placed(model.path, ""):
+    with faults_at(model.path, ""):
         check_device(model.dispatchables, device)
     with jax.enable_x64(True), jax.default_device(device):
-        with placed(model.path, ""):
+        with faults_at(model.path, ""):
             buffers = HostBuffers(model.buffers)
-            bound = BoundModel(model, buffers, dict(_initialised(model, buffers, device)))
+            bound = BoundModel(model, buffers, dict(_initialise(model, buffers, device)))
         yield bound
 
 
-def _initialised(model: Model, buffers: HostBuffers, device: Any) -> Iterator[tuple[str, CompiledOperator]]:
+def _initialise(model: Model, buffers: HostBuffers, device: Any) -> Iterator[tuple[str, CompiledOperator]]:
     """Yields the operators with copies of the inputs that they own, compiled before any dispatch is timed."""
     for name, dispatchable in model.dispatchables.items():
         if isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:

@@ -10,7 +10,7 @@ from ..core.structs.computation import Computation
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, Faults
-from .json_fields import as_object, defined, get, integer, only, shown
+from .json_fields import as_object, get, integer, look_up, only, shown
 from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch
 from .onnx_models import OnnxModel
 from .pictures import PICTURES, picture_shape
@@ -139,7 +139,7 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     json = {"name": json} if isinstance(json, str) else as_object("a binding", json)
     only(json, ("name", "elementCount", "elementOffset", "elementSizeInBytes", *_OF_OTHERS))
     name = get(json, "name", str)
-    buffer = defined("resource", name, buffers)
+    buffer = look_up("resource", name, buffers)
     if buffer.is_deferred:
         raise ConstraintError(f"{name!r} is deferred: only an output of an ONNX model can be bound to it")
     bits = 8 * integer(json, "elementSizeInBytes", 0) or (buffer.data_type or DataType.UINT8).bits
@@ -185,7 +185,7 @@ def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dis
     if not isinstance(groups, list) or len(groups) != 3 or not all(type(n) is int and n >= 1 for n in groups):
         raise ConstraintError(f"'threadGroupCount' must be three integers of at least 1, but it is {shown(groups)}")
     name = get(json, "dispatchable", str)
-    dispatchable = defined("dispatchable", name, dispatchables)
+    dispatchable = look_up("dispatchable", name, dispatchables)
     if isinstance(dispatchable, OnnxModel):
         return _read_onnx(name, dispatchable, json, buffers)
     desc = dispatchable.desc
@@ -219,7 +219,7 @@ def _refuse_overlaps(desc: Computation[Any], bindings: Mapping[str, Range]) -> N
 def _read_print(json: Mapping[str, Any], buffers: Buffers, _: Any) -> Print:
     only(json, ("type", "resource", "verbose"))
     name = get(json, "resource", str)
-    buffer = defined("resource", name, buffers)
+    buffer = look_up("resource", name, buffers)
     if buffer.data_type is None and not buffer.is_deferred:
         raise ConstraintError(f"{name!r} holds values of different types and cannot be printed")
     return Print(name, get(json, "verbose", bool, False))
@@ -228,7 +228,7 @@ def _read_print(json: Mapping[str, Any], buffers: Buffers, _: Any) -> Print:
 def _read_write(json: Mapping[str, Any], buffers: Buffers, _: Any) -> WriteFile:
     only(json, ("type", "resource", "targetPath", "dimensions"))
     name, target = get(json, "resource", str), get(json, "targetPath", str)
-    buffer = defined("resource", name, buffers)
+    buffer = look_up("resource", name, buffers)
     suffix = Path(target).suffix.lower()
     dimensions = get(json, "dimensions", list, [])
     if len(dimensions) > 8 or not all(type(n) is int and 1 <= n < 2**32 for n in dimensions):

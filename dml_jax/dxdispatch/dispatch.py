@@ -63,7 +63,7 @@ def _dispatch_operator(
         outs = jax.tree.leaves(operator(*inputs, out=tuple(outs) if desc.has_several_outputs() else outs[0]))
         return outs
 
-    samples, results = _timed(run, timing)
+    samples, results = _time(run, timing)
     for port, result in zip(outputs, results, strict=True):
         buffers.store(ranges[port], np.asarray(result))
     in_place = [result.unsafe_buffer_pointer() for result in results] == addresses
@@ -75,7 +75,7 @@ def _dispatch_onnx(command: OnnxDispatch, model: OnnxModel, buffers: HostBuffers
     from ..onnx.function import OnnxFunction
 
     inputs = [jnp.array(buffers.array(bound)) for bound in command.inputs.values()]
-    samples, results = _timed(runner(OnnxFunction(model.graph), inputs), timing)
+    samples, results = _time(runner(OnnxFunction(model.graph), inputs), timing)
     for name, result in zip(model.graph.outputs, results, strict=True):
         if name in command.outputs:
             buffers.store_output(name, command.outputs[name], np.asarray(result))
@@ -87,7 +87,7 @@ def _upload(buffers: HostBuffers, bound: Range, tensor: TensorDesc, most: int = 
     return jnp.array(buffers.elements(bound, tensor, most))
 
 
-def _timed(run: Callable[[], Any], timing: Timing) -> tuple[Sequence[float], Any]:
+def _time(run: Callable[[], Any], timing: Timing) -> tuple[Sequence[float], Any]:
     """Returns the milliseconds of each iteration, and the last outputs."""
     jax.block_until_ready(run())  # JAX sets up its call, once
     return measure(run, jax.block_until_ready, timing)

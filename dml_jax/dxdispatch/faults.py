@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ConstraintError, escaped_lines, located
 
-__all__ = ["Fault", "ModelError", "placed"]
+__all__ = ["Fault", "ModelError", "faults_at"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ModelError(ConstraintError):
 
 
 @contextmanager
-def placed(path: Path, where: str) -> Iterator[None]:
+def faults_at(path: Path, where: str) -> Iterator[None]:
     """Makes an error in the block a fault of a model file, at a place in it."""
     try:
         yield

@@ -14,7 +14,7 @@ from ..core.tensors.data_type import DataType
 from ..errors import ConstraintError
 from .json_fields import as_object, get, integer, only, shown
 
-__all__ = ["Initial", "constant", "copied", "listed", "mixed", "sequence"]
+__all__ = ["Initial", "constant", "from_array", "from_list", "from_mixed_list", "sequence"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Initial:
         return self.data_type.dtype if self.data_type else np.dtype(np.uint8)
 
 
-def copied(values: np.ndarray, data_type: DataType | None, source: Path | None = None) -> Initial:
-    """Returns initial values that are an array already."""
+def from_array(values: np.ndarray, data_type: DataType | None, source: Path | None = None) -> Initial:
+    """Returns the initial values of an array."""
 
     def fill(out: np.ndarray) -> None:
         out.reshape(values.shape)[...] = values  # flat, one in Fortran order would be copied
@@ -55,14 +55,14 @@ def copied(values: np.ndarray, data_type: DataType | None, source: Path | None =
     return Initial(values.size, data_type, fill, source)
 
 
-def listed(data_type: DataType, values: Sequence[Any]) -> Initial:
+def from_list(data_type: DataType, values: Sequence[Any]) -> Initial:
     """An array of numbers, or of "nan", "inf" and "-inf" for float types."""
     _not_empty(len(values))
     array = _plain_numbers(data_type, values)
     if array is None:
         numbers = [_number(data_type, value, f"number {i}") for i, value in enumerate(values)]
         array = np.array(numbers, data_type.dtype)
-    return copied(array, data_type)
+    return from_array(array, data_type)
 
 
 def _plain_numbers(data_type: DataType, values: Sequence[Any]) -> np.ndarray | None:
@@ -113,7 +113,7 @@ def _fill_sequence(start: int | float, delta: int | float, out: np.ndarray) -> N
         np.add.accumulate(out, out=out)
 
 
-def mixed(values: Sequence[Any]) -> Initial:
+def from_mixed_list(values: Sequence[Any]) -> Initial:
     """Values of different types in a row: `[{"name": …, "type": "UINT32", "value": 6}, …]`."""
     _not_empty(len(values))
     parts = []
@@ -124,7 +124,7 @@ def mixed(values: Sequence[Any]) -> Initial:
         if "value" not in json:
             raise ConstraintError(f"value {i}: 'value' is missing")
         parts.append(np.array(_number(data_type, json["value"], f"value {i}"), data_type.dtype).tobytes())
-    return copied(np.frombuffer(b"".join(parts), np.uint8), None)
+    return from_array(np.frombuffer(b"".join(parts), np.uint8), None)
 
 
 def _not_empty(count: int) -> None:

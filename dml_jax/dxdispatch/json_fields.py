@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ConstraintError, SeveralErrors, SkippedError, suggestion
 
-__all__ = ["as_object", "defined", "get", "integer", "only", "shown"]
+__all__ = ["as_object", "get", "integer", "look_up", "only", "shown"]
 
 UINT64_MAX = 2**64 - 1
 
@@ -47,14 +47,14 @@ _KINDS = {str: "a string", int: "an integer", list: "an array", bool: "true or f
 
 
 def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: int = 0) -> int:
-    """Returns the value of an unsigned 64-bit field."""
+    """Returns an integer field in [least, 2**64 - 1]."""
     value = get(fields, field, int, default)
     if not least <= value <= UINT64_MAX:
         raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")
     return value
 
 
-def defined(what: str, name: Any, known: Mapping[str, Any]) -> Any:
+def look_up(what: str, name: Any, known: Mapping[str, Any]) -> Any:
     """Returns the part of the model that has a name; None stands for a part that is at fault itself.
 
     Raises:

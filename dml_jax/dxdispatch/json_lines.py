@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from .json_text import blanked
+from .json_text import blank_comments
 
 __all__ = ["line_of", "lines_of"]
 
@@ -25,7 +25,7 @@ def lines_of(text: str) -> dict[Path, int]:
     path: list[str | int] = []  # the field or the place in each container that is open
     keys: list[bool | None] = []  # whether the next string of each is a key; None of an array
     line, last = 1, 0
-    for token in _TOKENS.finditer(blanked(text)):
+    for token in _TOKENS.finditer(blank_comments(text)):
         line, last = line + text.count("\n", last, token.start()), token.start()
         mark = token.group()
         if mark in ("{", "["):

@@ -1,4 +1,4 @@
-"""Parses the JSON of model files: comments, trailing commas and text behind it are allowed, repeated names are not."""
+"""Parses the JSON of model files: comments, trailing commas and text after it are allowed, repeated names are not."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ConstraintError
 
-__all__ = ["blanked", "parse"]
+__all__ = ["blank_comments", "parse"]
 
 # Strings come first, so that a comment or a trailing comma inside one is left alone.
 # A string that is never closed ends with its line, so that the search does not start again inside it.
@@ -21,7 +21,7 @@ def parse(text: str) -> Any:
     Raises:
       ConstraintError: not JSON, with line and column; or a name that appears twice in one object.
     """
-    text = blanked(text)
+    text = blank_comments(text)
     try:
         return _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))[0]
     except ConstraintError:
@@ -34,7 +34,7 @@ def parse(text: str) -> Any:
         raise ConstraintError("not a model file: its objects are nested too deeply") from None
 
 
-def blanked(text: str) -> str:
+def blank_comments(text: str) -> str:
     """The text as JSON proper, every character at its position: comments and trailing commas are blanks."""
     return _TRAILING_COMMAS.sub(_blank_comma, _COMMENTS.sub(_blank, text))
 

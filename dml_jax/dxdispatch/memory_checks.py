@@ -34,7 +34,7 @@ def check_memory(
       ConstraintError: they need more.
     """
     taken = max(_meanwhile(buffers, dispatchables, commands), key=lambda parts: sum(parts.values()), default={})
-    check_bytes({**_held(buffers), **_owned(dispatchables), **taken}, "its buffers and tensors", limit)
+    check_bytes({**_resource_sizes(buffers), **_owned_sizes(dispatchables), **taken}, "its buffers and tensors", limit)
 
 
 def check_operator(
@@ -52,7 +52,7 @@ def check_operator(
     Raises:
       ConstraintError: it takes more than all the others leave.
     """
-    needed, owned, limit = operator.memory(bound=True), _owned(dispatchables), device_limit(device)
+    needed, owned, limit = operator.memory(bound=True), _owned_sizes(dispatchables), device_limit(device)
     of, own = f"of dispatchable {name!r}", owned.get(_owner(name), 0)
     taken = {
         f"inputs {of}": needed.inputs - own,
@@ -60,7 +60,7 @@ def check_operator(
         f"temporary arrays {of}": needed.allocated,
     }
     if limit is None:
-        check_bytes({**_held(buffers), **owned, **taken}, "its buffers and tensors")
+        check_bytes({**_resource_sizes(buffers), **owned, **taken}, "its buffers and tensors")
     else:
         check_bytes({**owned, **taken}, "its tensors", limit, "the device")
 
@@ -80,25 +80,28 @@ def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: 
                 raise ConstraintError(f"dispatchable {name!r} {fact}")
 
 
-def _held(buffers: Buffers) -> dict[str, int]:
+def _resource_sizes(buffers: Buffers) -> dict[str, int]:
     return {f"resource {name!r}": buffer.size for name, buffer in buffers.items() if buffer}
 
 
-def _owned(dispatchables: Dispatchables) -> dict[str, int]:
+def _owned_sizes(dispatchables: Dispatchables) -> dict[str, int]:
     """Each dispatchable has a copy of the inputs that it owns, even if several own the same buffer."""
-    return {_owner(name): _copied(d, d.owned) + _copied(d, d.constants) for name, d in _described(dispatchables)}
+    return {
+        _owner(name): _copied_bytes(d, d.owned) + _copied_bytes(d, d.constants)
+        for name, d in _dispatched_computations(dispatchables)
+    }
 
 
 def _owner(name: str) -> str:
     return f"inputs that dispatchable {name!r} owns"
 
 
-def _copied(dispatchable: Dispatchable, ports: Mapping[str, Any]) -> int:
+def _copied_bytes(dispatchable: Dispatchable, ports: Mapping[str, Any]) -> int:
     tensors = dispatchable.desc.input_ports()
     return sum(span_bytes(tensors[port]) for port in ports)
 
 
-def _described(dispatchables: Dispatchables) -> Iterator[tuple[str, Dispatchable]]:
+def _dispatched_computations(dispatchables: Dispatchables) -> Iterator[tuple[str, Dispatchable]]:
     """Yields the dispatched computations. Inputs of an ONNX model have their buffers' sizes; the run decides others."""
     for name, dispatchable in dispatchables.items():
         if isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:
@@ -110,8 +113,8 @@ def _meanwhile(buffers: Buffers, dispatchables: Dispatchables, commands: Sequenc
     for name, buffer in buffers.items():
         if buffer:
             yield {f"reading resource {name!r}": buffer.initial.temporary}
-    for name, dispatchable in _described(dispatchables):
-        yield {f"reading the constants of dispatchable {name!r}": _copied(dispatchable, dispatchable.constants)}
+    for name, dispatchable in _dispatched_computations(dispatchables):
+        yield {f"reading the constants of dispatchable {name!r}": _copied_bytes(dispatchable, dispatchable.constants)}
         taken = working_set(dispatchable.desc, {*dispatchable.owned, *dispatchable.constants})
         yield {f"{part} of dispatchable {name!r}": size for part, size in taken.items()}
     for command in commands:

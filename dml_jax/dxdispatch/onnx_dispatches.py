@@ -12,7 +12,7 @@ import numpy as np
 from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_elements
 from ..errors import ConstraintError, Faults
-from .json_fields import as_object, defined, get, integer, only, shown
+from .json_fields import as_object, get, integer, look_up, only, shown
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
@@ -35,7 +35,7 @@ class BoundInput:
 
     def read(self, data: np.ndarray) -> np.ndarray:
         """The array in the bytes of the buffer."""
-        elements = as_elements(data, _stored(self.dtype), prod(self.shape)).reshape(self.shape)
+        elements = as_elements(data, _stored_type(self.dtype), prod(self.shape)).reshape(self.shape)
         return elements != 0 if self.dtype == np.bool_ else elements
 
 
@@ -57,7 +57,7 @@ class BoundOutput:
           ConstraintError: it has another shape than was asked for, or the buffer is too small.
           DataTypeError: DirectML has no such type.
         """
-        data_type, shape = _stored(result.dtype), tuple(result.shape)
+        data_type, shape = _stored_type(result.dtype), tuple(result.shape)
         if self.shape and shape != self.shape:
             raise ConstraintError(f"'shape' must equal that of the model, {list(shape)}, but it is {list(self.shape)}")
         needed = data_type.byte_count(prod(shape))
@@ -100,12 +100,12 @@ def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers)
         with faults.at(f"input {spec.name!r}"):
             inputs[spec.name] = _read_input(spec, json.get(spec.name), buffers, sizes)
     faults.finish()
-    known = _known(graph, inputs)
+    known = _infer_shapes(graph, inputs)
     for output in graph.outputs:
         with faults.at(f"output {output!r}"):
             if json.get(output) is not None:
                 outputs[output] = BoundOutput(*_read_binding(json[output]))
-                buffer = defined("resource", outputs[output].buffer, buffers)
+                buffer = look_up("resource", outputs[output].buffer, buffers)
                 if output in known:
                     outputs[output].stored(known[output], buffer)
     with faults.at():
@@ -114,7 +114,7 @@ def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers)
     return OnnxDispatch(name, inputs, outputs)
 
 
-def _known(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
+def _infer_shapes(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
     """Returns the type and shape of each value that does not depend on the content of buffers."""
     from ..onnx.shape_inference import known_shapes
 
@@ -127,7 +127,7 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
     if json is None:
         raise ConstraintError("it is not bound")
     name, shape = _read_binding(json)
-    buffer = defined("resource", name, buffers)
+    buffer = look_up("resource", name, buffers)
     if buffer.is_deferred:
         raise ConstraintError(f"{name!r} is deferred: only an output can be bound to it")
     if not shape and spec.sizes is None:
@@ -136,10 +136,10 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
     if min(shape, default=0) < 0:
         raise ConstraintError(f"every size must be at least 0, but the model says {list(shape)}")
     check_sizes("its binding", spec, shape, sizes)
-    needed = _stored(spec.dtype).byte_count(prod(shape))
+    needed = _stored_type(spec.dtype).byte_count(prod(shape))
     if needed > buffer.size:
         fact = f"needs {needed} bytes, but {name!r} has {buffer.size}"
-        raise ConstraintError(f"{_stored(spec.dtype).name}{list(shape)} {fact}")
+        raise ConstraintError(f"{_stored_type(spec.dtype).name}{list(shape)} {fact}")
     return BoundInput(name, shape, spec.dtype)
 
 
@@ -165,6 +165,6 @@ def _refuse_shared(names: Sequence[str]) -> None:
             raise ConstraintError(f"every output must have a buffer of its own, but {name!r} is bound to several")
 
 
-def _stored(dtype: Any) -> DataType:
+def _stored_type(dtype: Any) -> DataType:
     """Returns the data type in buffers, where a boolean is a byte."""
     return DataType.of(np.uint8 if dtype == np.bool_ else dtype)

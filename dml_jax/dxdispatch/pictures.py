@@ -33,7 +33,7 @@ PICTURE_TYPES = (DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8)
 def read_picture(path: Path, data_type: DataType | None, options: Mapping[str, Any]) -> Initial:
     """A picture file as a tensor (1, C, H, W); `resampleSize` scales it. Only its header is read here."""
     _check_type(data_type)
-    with _opened(path) as image:
+    with _open(path) as image:
         if image.mode not in MODE_CHANNELS:
             accepted = ", ".join(MODE_CHANNELS)
             raise ConstraintError(f"{path.name!r} has pixels of mode {image.mode}; convert it to one of {accepted}")
@@ -47,7 +47,7 @@ def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
     from PIL import Image
 
     channels, height, width = shape
-    with _opened(path) as image:
+    with _open(path) as image:
         pixels = image.convert(CHANNEL_MODES[channels])
     if pixels.size != (width, height):
         pixels = pixels.resize((width, height), Image.Resampling.BICUBIC)
@@ -57,7 +57,7 @@ def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     """The open picture; an error of Pillow becomes a fault."""
     from PIL import Image
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_bytes, as_elements
 from ..errors import ConstraintError, Faults
-from .initial_values import Initial, constant, copied, listed, mixed, sequence
+from .initial_values import Initial, constant, from_array, from_list, from_mixed_list, sequence
 from .json_fields import as_object, get, integer, only, shown
 from .source_files import from_file
 
@@ -105,9 +105,9 @@ def _read_initial(json: Mapping[str, Any], folder: Path) -> Initial:
     if options:
         raise ConstraintError(f"{min(options)!r} is for pictures only")
     if values == DEFERRED:
-        return copied(np.zeros(0, np.uint8), None)
+        return from_array(np.zeros(0, np.uint8), None)
     if isinstance(values, list):
-        return mixed(values) if data_type is None else listed(data_type, values)
+        return from_mixed_list(values) if data_type is None else from_list(data_type, values)
     if not isinstance(values, Mapping):
         raise ConstraintError(f"'initialValues' must be an array, an object or {DEFERRED!r}, but it is {shown(values)}")
     if data_type is None:

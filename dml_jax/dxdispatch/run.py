@@ -7,7 +7,7 @@ from typing import Any
 from .binding import bound_to
 from .commands import Print, WriteFile
 from .dispatch import dispatch
-from .faults import placed
+from .faults import faults_at
 from .model_file import Model
 from .report import Report
 from .timing import Timing
@@ -45,7 +45,7 @@ def run_model(
     with bound_to(device, model) as bound:
         report = Report(say, timing or Timing(), output or model.path.parent, record, show, tells_commands)
         for i, command in enumerate(model.commands):
-            with placed(model.path, f"command {i}"), report.command(i, model.forms[i]):
+            with faults_at(model.path, f"command {i}"), report.command(i, model.forms[i]):
                 match command:
                     case Print():
                         report.printed(command, bound.buffers)

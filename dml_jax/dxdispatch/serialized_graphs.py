@@ -15,7 +15,7 @@ __all__ = ["read_serialized"]
 
 
 def read_serialized(json: Mapping[str, Any], folder: Path, feature_level: FeatureLevel | str) -> Dispatchable:
-    """Reads and judges the graph that a dispatchable names; of its constants only the sizes of their files.
+    """Reads and validates the graph that a dispatchable names; of constants it checks only the file sizes.
 
     Args:
       json: the dispatchable.

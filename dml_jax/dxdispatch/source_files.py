@@ -10,7 +10,7 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_elements
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import map_npy
-from .initial_values import Initial, copied
+from .initial_values import Initial, from_array
 from .json_fields import get, only, shown
 from .pictures import PICTURES, read_picture
 
@@ -59,7 +59,7 @@ def _from_npy(path: Path, declared: DataType | None) -> Initial:
         raise ConstraintError(f"{path.name!r} holds {array.dtype}: {error}") from None
     if declared not in (None, data_type):
         raise ConstraintError(f"{path.name!r} holds {data_type.name}, but 'initialValuesDataType' is {declared.name}")
-    return copied(array, data_type, path)
+    return from_array(array, data_type, path)
 
 
 def _from_raw(path: Path, data_type: DataType | None) -> Initial:
@@ -69,4 +69,4 @@ def _from_raw(path: Path, data_type: DataType | None) -> Initial:
     if size == 0 or size % data_type.itemsize:
         raise ConstraintError(f"{path.name!r} must hold whole elements of {data_type.name}, but it has {size} bytes")
     count = 8 * size // data_type.bits
-    return copied(as_elements(np.memmap(path, np.uint8, mode="r"), data_type, count), data_type, path)
+    return from_array(as_elements(np.memmap(path, np.uint8, mode="r"), data_type, count), data_type, path)

@@ -77,7 +77,7 @@ def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[i
       buffer: which.
       data: its bytes.
       target: the file's name.
-      dimensions: the shape to write as .npy or a picture; empty for the initial range. Of others all bytes are written.
+      dimensions: the shape to write as .npy or a picture; empty for the initial range. Other files get all bytes.
     """
     suffix, data_type = Path(target).suffix.lower(), buffer.data_type or DataType.UINT8
     elements = as_elements(data, data_type, 8 * data.size // data_type.bits)[: prod(dimensions)]

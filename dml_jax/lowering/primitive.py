@@ -127,7 +127,7 @@ def by_platform(x: jax.Array, *, cpu: Callable[[jax.Array], jax.Array], default:
 
 
 def varying_alike(*tree: Any) -> Any:
-    """The same values, each typed as different on every device of a jax.shard_map if any is."""
+    """Types all values as varying over the jax.shard_map axes over which any of them varies."""
     axes = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves(tree)]
     every = frozenset().union(*axes)
 
@@ -211,11 +211,11 @@ def _transpose(cotangent: Any, *arrays: Any, call: _Call, aval: ShapedArray) -> 
         return [*nothing, *(x if at in undefined else None for at, x in enumerate(cotangents))]
     avals = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in data]
     operands = varying_alike(*indices, cotangent)
-    cotangents = {at: _bind(_transposed(call, avals, at), operands) for at in undefined}
+    cotangents = {at: _bind(_transpose_call(call, avals, at), operands) for at in undefined}
     return [*nothing, *map(cotangents.get, range(len(data)))]
 
 
-def _transposed(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
+def _transpose_call(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
     """The function of the cotangent that is that of one of the data; its own transpose is the call.
 
     What `back` computes must not be looked into either: a gradient that moves bits has no derivative of its own.

@@ -1,7 +1,7 @@
-"""Choice of how an operation runs: the first variant of its platform that pays, or its plain meaning.
+"""Choice of how an operation runs: the first variant of its platform that pays, or its plain implementation.
 
-An operation is a function of arrays with a plain meaning in jax.numpy and lax. A variant computes the same, bit for bit
-if it moves data, by a mechanism that is faster on one platform. `registry.py` lists them all.
+An operation is a function of arrays with a plain implementation in jax.numpy and lax. A variant computes the same, bit
+for bit if it moves data, by a mechanism that is faster on one platform. `registry.py` lists them all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,12 +38,12 @@ class Case(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Read and written; 0 where a size is symbolic, and wherever only the plain meaning runs."""
+        """The bytes read and written; 0 where a size is symbolic, or only the plain implementation runs."""
         ...
 
     @property
     def plain(self) -> Move:
-        """The plain meaning, of (where, *data)."""
+        """The plain implementation, of (where, *data)."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Variant:
       operation: as `choose` is told.
       platform: as jax.lax.platform_dependent names it.
       run: takes a case; returns the function of (where, *data), or None where the mechanism cannot do it.
-      pays: takes a case; whether the mechanism is faster than the plain meaning, by its own arithmetic.
+      pays: takes a case; whether the mechanism is faster than the plain implementation, by its own arithmetic.
     """
 
     name: str
@@ -98,7 +98,7 @@ def choose(
       case_of: the number of devices among which XLA may divide an array to the case.
       back: the transpose of an operation that is linear in data; None for one that has the derivative of its plain
         meaning.
-      is_opaque: whether JAX must not differentiate the plain meaning on its own, even where no variant pays.
+      is_opaque: whether JAX must not differentiate the plain implementation on its own, even where no variant pays.
       is_multilinear: as of `by_target`.
     """
     forced, case = forced_form(), case_of(1)
@@ -206,6 +206,6 @@ def shapes_of(*arrays: Any) -> Sequence[Any]:
 
 
 def known_bytes(*arrays: Any) -> int:
-    """How many bytes arrays, or what a jax.ShapeDtypeStruct describes, have together; 0 while a size is symbolic."""
+    """The bytes of arrays, or of jax.ShapeDtypeStructs, together; 0 while a size is symbolic."""
     known = all(isinstance(n, int) for array in arrays for n in array.shape)
     return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0

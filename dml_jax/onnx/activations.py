@@ -30,7 +30,7 @@ def activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]
     return activated
 
 
-def _rounded(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def _round_once(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Returns the function with its array computed in float32 or wider, and rounded once."""
 
     def rounded(**keywords: Any) -> jax.Array:
@@ -84,13 +84,13 @@ def _from(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callab
 OPERATORS: Operators = {
     "Celu": {12: activation("CELU", "alpha")},
     "Elu": {1: activation("ELU", "alpha")},
-    "Gelu": {20: _rounded(_gelu)},
+    "Gelu": {20: _round_once(_gelu)},
     "HardSigmoid": {1: activation("HARD_SIGMOID", "alpha", "beta")},
     "HardSwish": {14: activation("HARD_SWISH")},
     "Hardmax": {1: _from(hardmax), 13: _along(hardmax)},
     "LeakyRelu": {1: activation("LEAKY_RELU", "alpha")},
     "LogSoftmax": {1: _from(log_softmax), 13: _along(log_softmax)},
-    "Mish": {18: _rounded(nn.mish)},
+    "Mish": {18: _round_once(nn.mish)},
     "Relu": {1: activation("RELU")},
     "Selu": {1: activation("SCALED_ELU", "alpha", "gamma")},
     "Shrink": {9: _shrink},

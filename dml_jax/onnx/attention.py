@@ -11,10 +11,10 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention import KEPT, attend, numbered, split_heads, up_to_itself
+from ..operators._attention import KEPT, arange_int32, attend, split_heads, up_to_itself
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .contrib_schemas import optional, required, schema
-from .kv_cache import appended, check_room, fit_keys
+from .kv_cache import append_keys, check_room, fit_keys
 from .linear_algebra import einsum
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide, on_device
@@ -86,12 +86,14 @@ def attend_projected(
 ) -> tuple[jax.Array, ...]:
     """Returns the attention of concatenated queries, keys and values; if `count` is 2, also all keys and values."""
     parts = jnp.split(product, np.cumsum(widths)[:-1], axis=-1)
-    heads = [_split(name, rows, num_heads) for name, rows in zip(("query", "key", "value"), parts, strict=True)]
+    heads = [
+        _split_into_heads(name, rows, num_heads) for name, rows in zip(("query", "key", "value"), parts, strict=True)
+    ]
     pasts = (None, None)
     if past is not None:
         check_shape("past", past, (2, *heads[1].shape[:2], None, heads[1].shape[3]))
         pasts = on_device(past)
-    output, *presents = _attended(heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=dtype, **given)
+    output, *presents = _attend(heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=dtype, **given)
     return (output,) if count == 1 else (output, jnp.stack(presents))
 
 
@@ -120,7 +122,7 @@ def multi_head_attention(
             raise ConstraintError("past_key must be left out where key has 4 dimensions, but it is given")
         check_shape("past_key", past_key, (*heads[1].shape[:2], None, heads[1].shape[3]))
         check_shape("past_value", past_value, (*heads[2].shape[:2], past_key.shape[2], heads[2].shape[3]))
-    return _attended(
+    return _attend(
         heads,
         (past_key, past_value),
         key_padding_mask,
@@ -136,12 +138,12 @@ def _heads(query: Array, key: Array | None, value: Array | None, bias: Array | N
     if query.ndim == 5:
         check_shape("query", query, (None, None, count, 3, None))
         refuse("query has 5 dimensions", key=key, value=value)
-        parts = _unstacked(query)
+        parts = _unpack(query)
     elif key is None:
         raise ConstraintError(f"query must have 5 dimensions if key is left out, but its shape is {query.shape}")
     else:
         check_shape("query", query, (None, None, None))
-        parts = [_split("query", as_wide(query), count), *_keys(query, key, value, count)]
+        parts = [_split_into_heads("query", as_wide(query), count), *_keys(query, key, value, count)]
     if bias is None:
         return parts
     widths = [count * rows.shape[3] for rows in parts]
@@ -159,7 +161,7 @@ def _keys(query: Array, key: Array, value: Array | None, count: int) -> list[jax
     if key.ndim == 5:
         check_shape("key", key, (batch, None, count, 2, width // count))
         refuse("key has 5 dimensions", value=value)
-        return _unstacked(key)
+        return _unpack(key)
     if value is None:
         raise ConstraintError(f"key must have 5 dimensions if value is left out, but its shape is {key.shape}")
     if key.ndim == 4:
@@ -168,21 +170,21 @@ def _keys(query: Array, key: Array, value: Array | None, count: int) -> list[jax
         return [as_wide(key), as_wide(value)]
     check_shape("key", key, (batch, None, width))
     check_shape("value", value, (*key.shape[:2], None))
-    return [_split(name, as_wide(rows), count) for name, rows in (("key", key), ("value", value))]
+    return [_split_into_heads(name, as_wide(rows), count) for name, rows in (("key", key), ("value", value))]
 
 
-def _unstacked(rows: Array) -> list[jax.Array]:
+def _unpack(rows: Array) -> list[jax.Array]:
     """Unpacks (batch, rows, heads, 2 or 3, size)."""
     return [part.transpose(0, 2, 1, 3) for part in jnp.moveaxis(as_wide(rows), 3, 0)]
 
 
-def _split(name: str, rows: jax.Array, count: int) -> jax.Array:
+def _split_into_heads(name: str, rows: jax.Array, count: int) -> jax.Array:
     if count < 1 or rows.shape[2] % count:
         raise ConstraintError(f"{name} must have a multiple of {count} heads' numbers, but it has {rows.shape[2]}")
     return split_heads(rows, count)
 
 
-def _attended(
+def _attend(
     heads: Sequence[jax.Array],
     pasts: Any,
     mask: Array | None,
@@ -208,7 +210,9 @@ def _attended(
         firsts, room = jnp.broadcast_to(on_device(length).reshape(()), (batch,)), before
         total = None if isinstance(length, Tracer) else int(length.item()) + new
     starts = None if length is None else firsts
-    keys, values = (appended(past, rows, room, starts, dtype) for past, rows in zip(pasts, (key, value), strict=True))
+    keys, values = (
+        append_keys(past, rows, room, starts, dtype) for past, rows in zip(pasts, (key, value), strict=True)
+    )
     terms = []
     if bias is not None:
         check_bias(bias, (batch, count, queries))
@@ -235,7 +239,7 @@ def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int
         (3 * batch + 2,): MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
     }
     if mask.shape in kinds:
-        return KEPT[kinds[mask.shape]](on_device(mask), numbered(room).reshape(1, 1, 1, -1))
+        return KEPT[kinds[mask.shape]](on_device(mask), arange_int32(room).reshape(1, 1, 1, -1))
     if mask.shape[:-1] in ((batch,), (batch, queries)):
         return (fit_keys("the mask", mask, total, room) > 0).reshape(batch, 1, -1, room)
     shapes = f"({batch},), ({2 * batch},), ({3 * batch + 2},), ({batch}, keys) or ({batch}, {queries}, keys)"

@@ -85,9 +85,9 @@ class Block:
         if len(set(inputs)) < len(inputs):
             raise OnnxError(f"every input must have a name of its own, but they are {', '.join(map(repr, inputs))}")
         computed = {*inputs, *constants, *(name for step in steps for name in step.outputs)}
-        captured = _captured({*inputs, *constants}, computed, steps)
+        captured = _captured_names({*inputs, *constants}, computed, steps)
         outside = [name for name in outputs if name and name not in computed]
-        kept = tuple(_needed(steps, outputs))
+        kept = tuple(_needed_steps(steps, outputs))
         return cls(tuple(inputs), tuple(outputs), constants, kept, tuple(dict.fromkeys([*captured, *outside])))
 
     def run(self, *arguments: Any, scope: Scope | None = None) -> tuple[Any, ...]:
@@ -125,7 +125,7 @@ class Body:
             raise OnnxError(f"{rule}, but it has {counts[0]} and {counts[1]}")
 
 
-def _captured(defined: set[str], computed: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
+def _captured_names(defined: set[str], computed: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
     """Yields the names of values that steps read and do not make."""
     for step in steps:
         for name in (*step.inputs, *step.captured):
@@ -139,7 +139,7 @@ def _captured(defined: set[str], computed: Collection[str], steps: Iterable[Step
             defined.add(name)
 
 
-def _needed(steps: Sequence[Step], outputs: Sequence[str]) -> Iterator[Step]:
+def _needed_steps(steps: Sequence[Step], outputs: Sequence[str]) -> Iterator[Step]:
     """Returns the steps that an output depends on, in order; outputs of them that nothing reads are named ""."""
     needed, kept = set(filter(None, outputs)), []
     for step in reversed(steps):

@@ -61,7 +61,7 @@ def mat_mul_n_bits(
         check_value("g_idx.shape", g_idx.shape, ((K,), (blocks * block_size,)))
         scale, zero_point = (gather(x, g_idx[:K], 1) for x in (scale, zero_point))
     rows = on_device(a).reshape(prod(shape[:-1]), K)
-    return on_device(gemm(a=rows, b=_dequantized(q, scale, zero_point), c=bias, transB=1)).reshape(shape)
+    return on_device(gemm(a=rows, b=_dequantize(q, scale, zero_point), c=bias, transB=1)).reshape(shape)
 
 
 def gather_block_quantized(
@@ -106,10 +106,10 @@ def gather_block_quantized(
     else:
         at = blocked if blocked < along else blocked + indices.ndim - 1
         scale, zero_point = (_of_elements(read(x), at, block, sizes[blocked]) for x in (scale, zero_point))
-    return _dequantized(q, scale, zero_point)
+    return _dequantize(q, scale, zero_point)
 
 
-def _dequantized(q: jax.Array, scale: jax.Array, zero_point: jax.Array) -> jax.Array:
+def _dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array) -> jax.Array:
     number, zero, step = (x.astype(np.float32) for x in (_as_bytes(q), _as_bytes(zero_point), scale))
     return narrow_apart((number - zero) * step, scale.dtype)
 

@@ -43,7 +43,7 @@ def schema(
       name: of the operator.
       inputs: names and types, "X T, bias? T, rest* T": `?` may be left out, `*` stands for any number, at least one,
         of one type, and `~` for those of several types.
-      outputs: the same.
+      outputs: as `inputs`.
       attributes: a default, or `required(kind)` or `optional(kind)`, by name.
       domain: that the operator is of; "" is ONNX's own.
       since: the first version of the domain that it is like this in.

@@ -87,15 +87,15 @@ def conv_transpose(
         edges = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
     else:
         sizes = [n + m - start - end for n, m, (start, end) in zip(sums, more, edges, strict=True)]
-    behind = [start + size - n for n, size, (start, _) in zip(sums, sizes, edges, strict=True)]
+    missing = [start + size - n for n, size, (start, _) in zip(sums, sizes, edges, strict=True)]
     return operators.convolution(
         *(on_device(each) for each in (x, w, b) if each is not None),
         direction="backward",
         strides=strides,
         dilations=dilations,
         start_padding=[start for start, _ in edges],
-        end_padding=[max(0, -n) for n in behind],
-        output_padding=[max(0, n) for n in behind],
+        end_padding=[max(0, -n) for n in missing],
+        output_padding=[max(0, n) for n in missing],
         group_count=group,
     )
 

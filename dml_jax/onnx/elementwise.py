@@ -16,7 +16,7 @@ from ..operators._binary_formulas import floor_remainder, parameterized_relu
 from ..operators._powers import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
-__all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
+__all__ = ["OPERATORS", "add", "broadcast_from_axis", "divide", "multiply", "subtract"]
 
 
 def _broadcast(*operands: Array) -> tuple[Any, ...]:
@@ -32,7 +32,7 @@ def _exact(name: str, **operands: Array) -> Array:
     return getattr(xp, name)(*operands_)
 
 
-def _rounded(function: Callable[[jax.Array], jax.Array], **operand: Array) -> jax.Array:
+def _round_once(function: Callable[[jax.Array], jax.Array], **operand: Array) -> jax.Array:
     """Returns the unary function of a node, computed in float32 or wider and rounded once."""
     (x,) = map(on_device, operand.values())
     return function(x.astype(wide_type(x.dtype))).astype(x.dtype)
@@ -55,7 +55,7 @@ def divide(*, a: Array, b: Array) -> Array:
     return quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
-def limited(function: Callable[..., Array]) -> Callable[..., Array]:
+def broadcast_from_axis(function: Callable[..., Array]) -> Callable[..., Array]:
     """Returns the function with the broadcasting of opsets 1 to 6: of the second operand only, from `axis` on."""
 
     def broadcast_second(*, broadcast: int = 0, axis: int | None = None, **operands: Array) -> Array:
@@ -201,7 +201,7 @@ def error_function(*, input: Array) -> jax.Array:
     """Erf; for integers the nearest float64 is truncated to 0, or beyond 5 it is 1."""
     x = on_device(input)
     if not jnp.issubdtype(x.dtype, jnp.integer):
-        return _rounded(lax.erf, input=x)
+        return _round_once(lax.erf, input=x)
     least = 0 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else -5
     return (x > 5).astype(x.dtype) - (x < least).astype(x.dtype)
 
@@ -221,7 +221,7 @@ _EXACT = {
     "Not": (1, "logical_not"),
     "Round": (11, "rint"),
 }
-# Those that opsets 1 to 6 broadcast in their own way.
+# Operators that opsets 1 to 6 broadcast in their own way: see `broadcast_from_axis`.
 _LIMITED = {
     "Add": add,
     "And": partial(_exact, "logical_and"),
@@ -252,7 +252,7 @@ _ROUNDED = {
     "Sqrt": (1, jnp.sqrt),
     "Tan": (7, jnp.tan),
 }
-# Of any number of operands.
+# Operators of any number of operands.
 _VARIADIC = {
     "Max": partial(_extreme, "maximum"),
     "Mean": _mean,
@@ -261,8 +261,8 @@ _VARIADIC = {
 }
 OPERATORS: Operators = {
     **{name: {since: partial(_exact, function)} for name, (since, function) in _EXACT.items()},
-    **{name: {1: limited(function), 7: function} for name, function in _LIMITED.items()},
-    **{name: {since: partial(_rounded, function)} for name, (since, function) in _ROUNDED.items()},
+    **{name: {1: broadcast_from_axis(function), 7: function} for name, function in _LIMITED.items()},
+    **{name: {since: partial(_round_once, function)} for name, (since, function) in _ROUNDED.items()},
     **{name: {1: _alike(function), 8: function} for name, function in _VARIADIC.items()},
     "BitShift": {11: shift_bits},
     "Clip": {1: _clip_by_attributes, 11: clip},

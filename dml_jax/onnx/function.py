@@ -22,7 +22,7 @@ from .graph import Graph, read_graph
 from .literals import literals, quantizing
 from .model_loading import load_model, outputs_of
 from .quantized_folding import FOLDED
-from .signature import as_input, as_output, as_value, static_values, widened
+from .signature import as_input, as_int64, as_output, as_value, static_values
 from .static_inputs import deciding_floats
 from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
@@ -99,10 +99,10 @@ class OnnxFunction:
         values: dict[str, Any] = {**self._graph.initializers, **self._static}
         if not (parameters is None or isinstance(parameters, Mapping)):
             raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
-        given = self._assigned(inputs, named)
+        given = self._inputs_by_name(inputs, named)
         for spec in self._inputs:
             value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes)
-            values[spec.name] = widened(value) if spec.name in self._wide else value
+            values[spec.name] = as_int64(value) if spec.name in self._wide else value
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:
@@ -115,7 +115,7 @@ class OnnxFunction:
         results = tuple(map(as_output, self.output_names, outputs))
         return results[0] if len(results) == 1 else results
 
-    def _assigned(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _inputs_by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs by name."""
         names = [spec.name for spec in self._inputs]
         shown = ", ".join(map(escaped, names)) or "none"
@@ -202,7 +202,7 @@ def to_jax(
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
     rows = STRAIGHT_THROUGH if straight_through else FOLDED
-    graph = read_graph(proto, folder, _checked(maximum or {}, outputs_of(proto, _OF_ANY_SIZE)), rows)
+    graph = read_graph(proto, folder, _check_maximum(maximum or {}, outputs_of(proto, _OF_ANY_SIZE)), rows)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
@@ -214,7 +214,7 @@ def to_jax(
 _OF_ANY_SIZE = ("Loop", "NonMaxSuppression")
 
 
-def _checked(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
+def _check_maximum(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
     for name, size in maximum.items():
         if name not in names:
             shown = ", ".join(map(escaped, sorted(names))) or "of which there are none"

@@ -21,27 +21,27 @@ def _bias_add(*, x: Array, bias: Array, skip: Array) -> jax.Array:
     if x.ndim != 3 or skip.shape != x.shape:
         rule = "x and skip must be of one shape of 3 dimensions"
         raise ConstraintError(f"{rule}, but their shapes are {x.shape} and {skip.shape}")
-    return (_biased(x, bias) + _wide(skip)).astype(x.dtype)
+    return (_add_bias(x, bias) + _wide(skip)).astype(x.dtype)
 
 
 def _bias_gelu(*, a: Array, b: Array) -> jax.Array:
-    return _gelu(_biased(a, b)).astype(a.dtype)
+    return _gelu(_add_bias(a, b)).astype(a.dtype)
 
 
 def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
     """BiasSplitGelu: the first half of the last dimension, times the Gelu of the second half."""
     if x.ndim != 3 or x.shape[-1] % 2:
         raise ConstraintError(f"x must have 3 dimensions, the last one of an even size, but its shape is {x.shape}")
-    factors, gated = jnp.split(_biased(x, bias), 2, -1)
+    factors, gated = jnp.split(_add_bias(x, bias), 2, -1)
     return (factors * _gelu(gated)).astype(x.dtype)
 
 
 def _fast_gelu(*, x: Array, bias: Array | None = None) -> jax.Array:
-    y = _wide(x) if bias is None else _biased(x, bias)
+    y = _wide(x) if bias is None else _add_bias(x, bias)
     return nn.gelu(y, approximate=True).astype(x.dtype)
 
 
-def _biased(x: Array, bias: Array) -> jax.Array:
+def _add_bias(x: Array, bias: Array) -> jax.Array:
     """Returns the sum with a bias, in float32 or wider."""
     if bias.ndim != 1 or bias.shape != x.shape[-1:]:
         rule = "the bias must have one number for each element of the last dimension"

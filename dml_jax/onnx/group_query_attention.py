@@ -16,14 +16,14 @@ from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import attend, split_heads, up_to_itself
 from ..operators._normalization import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
-from .kv_cache import appended, check_room, fit_keys
+from .kv_cache import append_keys, check_room, fit_keys
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .rotary_embedding import check_caches, rotate
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
 
-# Of attributes about caches that are quantised, or as short as a window.
+# The values accepted of attributes about caches that are quantised, or as short as a window.
 _ACCEPTED = {
     "k_quant_type": ("NONE",),
     "v_quant_type": ("NONE",),
@@ -81,8 +81,8 @@ def group_query_attention(
     queries, keys, values = _heads(query, key, value, num_heads, kv_num_heads)
     n = _Lengths.of(keys, past_key, past_value, seqlens_k, total_sequence_length, query_seqlens)
     if q_norm_weight is not None and k_norm_weight is not None:
-        queries = _normalized(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
-        keys = _normalized(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
+        queries = _rms_normalize(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
+        keys = _rms_normalize(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     if do_rotary:
         caches = needed("cos_cache", cos_cache, "do_rotary is 1"), needed("sin_cache", sin_cache, "do_rotary is 1")
         check_caches(*caches, size=keys.shape[3])
@@ -91,7 +91,7 @@ def group_query_attention(
             rotate(x, positions, *caches, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
         )
     present_key, present_value = (
-        appended(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
+        append_keys(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
     )
     check_shape("head_sink", head_sink, (num_heads,))
     sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink
@@ -117,7 +117,7 @@ class _Lengths:
 
     Args:
       batch: of queries.
-      rows: of queries, and of new keys, some of which may be padding, behind the others.
+      rows: of queries, and of new keys, some of which may be padding, after the others.
       starts: of each row of the batch, the number of its first new key; int32.
       ends: of each row of the batch, how many keys it has; int32.
       room: of the cache after it.
@@ -203,7 +203,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
 
 
-def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
+def _rms_normalize(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
     """RMS normalization of each head."""
     check_shape(name, weight, x.shape[-1:])
     return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)

@@ -162,7 +162,7 @@ def _magnitude(ranges: Sequence[Range], _: Any) -> Range:
     return -max(map(abs, _hull(ranges))), max(map(abs, _hull(ranges)))
 
 
-def _summed(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
+def _range_of_sum(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
     low, high = _hull(ranges)
     return min(0, low * prod(sizes)), max(0, high * prod(sizes))
 
@@ -181,7 +181,7 @@ _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys(("Abs", "Neg"), _magnitude),
     "Mod": _remainder,
     "Pad": _with_zero,
-    **dict.fromkeys(("CumSum", "ReduceSum"), _summed),
+    **dict.fromkeys(("CumSum", "ReduceSum"), _range_of_sum),
     "Add": _corners(lambda a, b: a + b),
     "Max": _corners(max),
     "Min": _corners(min),

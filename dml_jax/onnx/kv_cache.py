@@ -12,25 +12,25 @@ from ..operators._attention import append
 from .operand_checks import check_shape
 from .values import Array, on_device
 
-__all__ = ["appended", "check_room", "fit_keys"]
+__all__ = ["append_keys", "check_room", "fit_keys"]
 
 
-def appended(past: Array | None, new: jax.Array, room: int, starts: Any, dtype: Any) -> jax.Array:
-    """Returns the keys or values of the past with new ones, which are rounded to its type.
+def append_keys(past: Array | None, new: jax.Array, room: int, starts: Any, dtype: Any) -> jax.Array:
+    """Appends new keys or values, rounded to `dtype`, to those of the past, or writes them into its room.
 
     Args:
       past: (batch, heads, keys, size), or None.
-      new: the same of the new ones.
-      room: how many there are after it; a past of fewer has zeros behind.
-      starts: of each row of the batch, the number of its first new one, or None: they come behind the past.
+      new: the new ones, of the same dimensions.
+      room: how many keys the result has; a shorter past is padded with zeros.
+      starts: per row of the batch, the index of its first new key; or None: they come after the past.
       dtype: of the past.
     """
     new = new.astype(dtype)
     if past is None:
         return append(None, new, None)
     past = on_device(past)
-    behind = 0 if starts is None else room - past.shape[2]
-    past = jnp.pad(past, ((0, 0), (0, 0), (0, behind), (0, 0))) if behind else past
+    missing = 0 if starts is None else room - past.shape[2]
+    past = jnp.pad(past, ((0, 0), (0, 0), (0, missing), (0, 0))) if missing else past
     return append(past, new, None if starts is None else on_device(starts))
 
 
@@ -65,8 +65,8 @@ def fit_keys(name: str, array: Array, total: int | None, room: int) -> jax.Array
       OnnxError: it has not a number for each key.
     """
     check_shape(name, array, (*(None,) * (array.ndim - 1), total))
-    behind = room - array.shape[-1]
-    if behind < 0:
+    missing = room - array.shape[-1]
+    if missing < 0:
         raise ConstraintError(f"{name} must have numbers for at most {room} keys, but it has {array.shape[-1]}")
     array = on_device(array)
-    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, behind)]) if behind else array
+    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array

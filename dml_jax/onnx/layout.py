@@ -200,7 +200,7 @@ def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple
         raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
     at = [slice(None)] * len(shape)
     for axis, *bounds in zip(along, first, last, step, strict=True):
-        at[axis] = _bounded(shape[axis], *bounds)
+        at[axis] = _clamp_slice(shape[axis], *bounds)
     return tuple(at)
 
 
@@ -219,7 +219,7 @@ def _window(reached: range) -> tuple[int, int, int] | None:
     return first, last - first + 1, reached.step
 
 
-def _bounded(size: int, start: int, end: int, step: int) -> slice:
+def _clamp_slice(size: int, start: int, end: int, step: int) -> slice:
     """Clamps a slice by ONNX's rule; for a negative step it clamps the start, unlike Python."""
     if step > 0:
         return slice(start, end, step)
@@ -266,7 +266,7 @@ def pad(
 
 
 def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], list[int]]:
-    """Returns how many elements are added before and behind each dimension; a negative number removes some."""
+    """Returns how many elements are added before and after each dimension; a negative number removes some."""
     amounts = known_ints("pads", pads)
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
     if len(amounts) != 2 * len(along):
@@ -281,7 +281,7 @@ def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], 
     return low, high
 
 
-# As DirectML calls them.
+# ONNX's names of modes to DirectML's.
 PAD_MODES: Mapping[str, Mode] = {"constant": "constant", "reflect": "reflection", "edge": "edge", "wrap": "wrap"}
 
 
@@ -296,7 +296,7 @@ def pad_by_paddings(*, paddings: Any, **rest: Any) -> jax.Array:
 
 
 def where(*, condition: Array, x: Array, y: Array) -> Array:
-    """Where; broadcasts its operands first, because DirectML needs equal sizes."""
+    """ONNX's Where; broadcasts its operands first, because DirectML needs equal sizes."""
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
     xp, *operands = arrays(condition, x, y)
     operands = [expand(input=a, shape=sizes) for a in operands]

@@ -64,19 +64,21 @@ def iterate(loop: Iteration) -> Results:
       OnnxError: an unrolled loop has too many iterations, or the body breaks a rule.
     """
     is_small = isinstance(loop.trips, int) and loop.trips <= FEW
-    results = _unrolled(loop) if is_small else None
+    results = _run_unrolled(loop) if is_small else None
     if results is None:
         try:
-            results = _compiled(loop)
+            results = _run_compiled(loop)
         except (NotConstantError, DataTypeError):
-            results = None if is_small else _unrolled(loop)
+            results = None if is_small else _run_unrolled(loop)
             if results is None:
                 raise
     state, rows = results
-    return state, [_sized(y, loop.maximum[k]) if k in loop.maximum and loop.read[k] else y for k, y in enumerate(rows)]
+    return state, [
+        _pad_rows(y, loop.maximum[k]) if k in loop.maximum and loop.read[k] else y for k, y in enumerate(rows)
+    ]
 
 
-def _unrolled(loop: Iteration) -> Results | None:
+def _run_unrolled(loop: Iteration) -> Results | None:
     """Runs iterations one by one; returns None if their number is not known, or scan outputs of none have no shape."""
     if isinstance(loop.trips, Tracer) or isinstance(loop.go, Tracer):
         return None
@@ -94,7 +96,7 @@ def _unrolled(loop: Iteration) -> Results | None:
         rows.append(row)
     if not rows and any(loop.read):
         return None
-    return state, [_stacked([row[k] for row in rows]) if name else None for k, name in enumerate(loop.read)]
+    return state, [_stack([row[k] for row in rows]) if name else None for k, name in enumerate(loop.read)]
 
 
 def _check_types(before: Sequence[Any], after: Sequence[Any]) -> None:
@@ -105,7 +107,7 @@ def _check_types(before: Sequence[Any], after: Sequence[Any]) -> None:
         raise OnnxError(f"{rule}, but they are {types_text(before)} before and {types_text(after)} after one")
 
 
-def _stacked(rows: Sequence[Any]) -> Any:
+def _stack(rows: Sequence[Any]) -> Any:
     shapes = {tuple(row.shape) for row in rows}
     if len(shapes) > 1:
         rule = "the rows of a scan output must have one shape"
@@ -114,7 +116,7 @@ def _stacked(rows: Sequence[Any]) -> Any:
     return move_bounded(lambda *rows: (np if is_known else jnp).stack(rows), *rows)
 
 
-def _sized(rows: Any, size: int) -> Any:
+def _pad_rows(rows: Any, size: int) -> Any:
     """Pads rows with zeros to a number of rows."""
     (array,), form = as_arrays([rows])
     pads = [(0, max(0, size - array.shape[0])), *([(0, 0)] * (array.ndim - 1))]
@@ -147,7 +149,7 @@ class _Traced:
         return go, as_arrays(state), as_arrays(read)
 
 
-def _compiled(loop: Iteration) -> Results:
+def _run_compiled(loop: Iteration) -> Results:
     """Runs iterations as a loop of XLA.
 
     Raises:
@@ -157,7 +159,9 @@ def _compiled(loop: Iteration) -> Results:
     start, state = as_arrays(loop.state)
     inputs, input_form = as_arrays(loop.inputs)
     if loop.go is True and not isinstance(loop.trips, Tracer):
-        traced, go, rows, row_form = _settled(_Traced(loop, state, input_form, np.asarray(True)), start, inputs)
+        traced, go, rows, row_form = _find_invariant_ranges(
+            _Traced(loop, state, input_form, np.asarray(True)), start, inputs
+        )
         if loop.trips == 0:
             return loop.state, row_form.values([jnp.zeros((0, *y.shape), y.dtype) for y in rows])
         is_always = isinstance(go, np.ndarray) and bool(go.all())
@@ -165,11 +169,11 @@ def _compiled(loop: Iteration) -> Results:
             raise OnnxError("the loop must end, but it has no number of iterations, and its condition is always true")
         if is_always:
             return _scan(traced, start, inputs, row_form)
-    traced, _, rows, row_form = _settled(_Traced(loop, state, input_form, None), start, inputs)
+    traced, _, rows, row_form = _find_invariant_ranges(_Traced(loop, state, input_form, None), start, inputs)
     return _while(traced, start, rows, row_form)
 
 
-def _settled(traced: _Traced, start: Any, inputs: Any) -> tuple[_Traced, Any, Any, Form]:
+def _find_invariant_ranges(traced: _Traced, start: Any, inputs: Any) -> tuple[_Traced, Any, Any, Form]:
     """Finds int64 ranges that are loop invariants; a range that an iteration leaves becomes all of int32.
 
     Returns:
@@ -236,4 +240,4 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
 
     first = jnp.asarray(0), jnp.asarray(loop.go), start, buffers
     _, _, after, buffers = jax.lax.while_loop(goes_on, step, first)
-    return traced.state.values(after), row_form.values(buffers)  # `_sized` knows of the zeros
+    return traced.state.values(after), row_form.values(buffers)  # `_pad_rows` knows of the zeros

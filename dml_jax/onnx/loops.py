@@ -55,12 +55,12 @@ def scan(
     scan_output_axes: Sequence[int] = (),
     scan_output_directions: Sequence[int] = (),
 ) -> tuple[Any, ...]:
-    kept = _kept(initial_state_and_scan_inputs, num_scan_inputs)
+    kept = _state_count(initial_state_and_scan_inputs, num_scan_inputs)
     state, inputs = initial_state_and_scan_inputs[:kept], initial_state_and_scan_inputs[kept:]
     axes = _per("scan_input_axes", scan_input_axes, len(inputs))
     flips = _per("scan_input_directions", scan_input_directions, len(inputs))
     inputs = [_leading("scan_input_axes", x, *way) for x, *way in zip(inputs, axes, flips, strict=True)]
-    state, rows = _scanned(body, list(state), inputs, count)
+    state, rows = _scan(body, list(state), inputs, count)
     axes = _per("scan_output_axes", scan_output_axes, len(rows))
     flips = _per("scan_output_directions", scan_output_directions, len(rows))
     return *state, *(_trailing("scan_output_axes", y, *way) for y, *way in zip(rows, axes, flips, strict=True))
@@ -77,7 +77,7 @@ def scan_of_batch(
     """Scan of opset 8: dimension 0 is the batch, dimension 1 is scanned up to `sequence_lens`."""
     lengths, *values = initial_state_and_scan_inputs
     arrays, form = as_arrays(values)
-    kept = _kept(values, num_scan_inputs)
+    kept = _state_count(values, num_scan_inputs)
     sizes = {x.shape[:2] for x in arrays[kept:]} | {(x.shape[0], arrays[-1].shape[1]) for x in arrays[:kept]}
     if len(sizes) > 1:
         rule = "the batch and the length of the scan inputs must be equal, and the batch of the state"
@@ -90,7 +90,7 @@ def scan_of_batch(
     def scanned(length: Any, arrays: Any) -> Any:
         values = form.values(arrays)
         inputs = [_leading("directions", x, 0, flip) for x, flip in zip(values[kept:], flips, strict=True)]
-        results, form_made = as_arrays(_scanned(body, values[:kept], inputs, count, length))
+        results, form_made = as_arrays(_scan(body, values[:kept], inputs, count, length))
         forms.append(form_made)
         return results
 
@@ -99,7 +99,7 @@ def scan_of_batch(
     return *state, *rows
 
 
-def _scanned(
+def _scan(
     body: Body, state: list[Any], inputs: list[Any], count: int, length: Any = None
 ) -> tuple[list[Any], list[Any]]:
     """Scans inputs along their first dimension, as far as `length` says."""
@@ -135,7 +135,7 @@ def _scalar(name: str, value: Any) -> Any:
     return value.reshape(()) if isinstance(value, Tracer) else np.asarray(value).item()
 
 
-def _kept(values: Sequence[Any], num_scan_inputs: int) -> int:
+def _state_count(values: Sequence[Any], num_scan_inputs: int) -> int:
     """Returns how many of the values are the state."""
     if not 1 <= num_scan_inputs <= len(values):
         raise ConstraintError(f"num_scan_inputs must be in [1, {len(values)}], but it is {num_scan_inputs}")
@@ -154,7 +154,7 @@ def _per(name: str, given: Sequence[int], count: int) -> list[int]:
 def _leading(name: str, x: Any, axis: int, flip: int) -> Any:
     """Returns a scan input with the scanned dimension first, from its end to its beginning if `flip` is set."""
     axis = axis_of(name, axis, x.ndim)
-    return x if axis == flip == 0 else move_bounded(lambda x: _flipped(_moved(x, axis, 0), flip), x)
+    return x if axis == flip == 0 else move_bounded(lambda x: _flip(_moveaxis(x, axis, 0), flip), x)
 
 
 def _trailing(name: str, rows: Any, axis: int, flip: int) -> Any:
@@ -162,14 +162,14 @@ def _trailing(name: str, rows: Any, axis: int, flip: int) -> Any:
     if rows is None:
         return None
     axis = axis_of(name, axis, rows.ndim)
-    return rows if axis == flip == 0 else move_bounded(lambda x: _moved(_flipped(x, flip), 0, axis), rows)
+    return rows if axis == flip == 0 else move_bounded(lambda x: _moveaxis(_flip(x, flip), 0, axis), rows)
 
 
-def _moved(x: Any, source: int, target: int) -> Any:
+def _moveaxis(x: Any, source: int, target: int) -> Any:
     return np.moveaxis(x, source, target) if isinstance(x, np.ndarray) else jnp.moveaxis(x, source, target)
 
 
-def _flipped(x: Any, flip: int) -> Any:
+def _flip(x: Any, flip: int) -> Any:
     return x[::-1] if flip else x
 
 

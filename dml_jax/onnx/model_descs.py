@@ -117,7 +117,7 @@ def _desc(
             if open_ones:
                 rule += ", or be given by sizes= in Python or --shape in the command"
             raise OnnxError(f"{rule}, but not {', '.join(open_ones) or f'those of {missing[0]!r}'}")
-        given = node.bound([tensors[name] if name else None for name in node.inputs])
+        given = node.checked_keywords([tensors[name] if name else None for name in node.inputs])
         return DESC_OF[node.function]([tensors[name] if name else None for name in outputs], **given)
     except (TypeError, ValueError) as error:
         return error if isinstance(error, ConstraintError) else OnnxError(str(error))

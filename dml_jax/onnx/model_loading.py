@@ -28,12 +28,12 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
       UnreadableError: it cannot be read, or is not an ONNX model.
     """
     if isinstance(source, onnx.ModelProto):
-        return _checked(source, "the model"), Path()
+        return _check(source, "the model"), Path()
     if isinstance(source, bytes):
-        return _parsed(source, "the model"), Path()
+        return _parse(source, "the model"), Path()
     path = Path(source)
     try:
-        return _parsed(path.read_bytes(), str(path)), path.parent
+        return _parse(path.read_bytes(), str(path)), path.parent
     except OSError as error:
         raise UnreadableError(str(path), f"cannot be read: {error.strerror}") from None
 
@@ -101,14 +101,14 @@ def type_name(dtype: Any) -> str:
     return f"tensor({TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))).lower()})"
 
 
-def _parsed(content: bytes, name: str) -> onnx.ModelProto:
+def _parse(content: bytes, name: str) -> onnx.ModelProto:
     try:
-        return _checked(onnx.ModelProto.FromString(content), name)
+        return _check(onnx.ModelProto.FromString(content), name)
     except DecodeError as error:
         raise UnreadableError(name, f"is not an ONNX model: {error}") from None
 
 
-def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+def _check(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if not model.opset_import or not model.HasField("graph"):
         raise UnreadableError(name, "is not an ONNX model: it must have a graph and an opset version, and lacks one")
     for depth, message in _messages(model):

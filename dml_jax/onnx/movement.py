@@ -153,14 +153,14 @@ def diagonals_of(shape: Any, k: Array | None, upper: int) -> tuple[int, int]:
 
 
 def cum_sum(*, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> jax.Array:
-    return _accumulated(dml_cumulative_summation, x, axis, exclusive, reverse)
+    return _accumulate(dml_cumulative_summation, x, axis, exclusive, reverse)
 
 
 def cum_prod(*, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> jax.Array:
-    return _accumulated(dml_cumulative_product, x, axis, exclusive, reverse)
+    return _accumulate(dml_cumulative_product, x, axis, exclusive, reverse)
 
 
-def _accumulated(function: Any, x: Array, axis: Array, exclusive: int, reverse: int) -> jax.Array:
+def _accumulate(function: Any, x: Array, axis: Array, exclusive: int, reverse: int) -> jax.Array:
     direction = "decreasing" if reverse else "increasing"
     return function(on_device(x), number_of("axis", axis, "an axis"), direction=direction, exclusive=bool(exclusive))
 

@@ -40,7 +40,7 @@ class Node:
     captured: tuple[str, ...] = ()
     takes_deferred: bool = False
 
-    def bound(self, values: Sequence[Any]) -> dict[str, Any]:
+    def checked_keywords(self, values: Sequence[Any]) -> dict[str, Any]:
         """Checks types, and returns the keywords for `function`: the attributes, and the inputs that are not left out.
 
         Raises:
@@ -73,10 +73,15 @@ class Node:
             variable, actual = parameter.type_str, type_text(value)
             names = accepted.get(variable, [variable])
             if actual not in names and f"optional({actual})" not in names:  # an optional with an element is the element
-                texts = [n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor")] or names
-                fact = value.dtype if actual.startswith("tensor(") else actual
+                texts = ", ".join(_element_type(n) for n in names if n.startswith("tensor")) or ", ".join(names)
                 version = f"{self.op_type}-{self.schema.since_version}"
-                raise OnnxError(f"{parameter.name} of {version} must be one of {', '.join(texts)}, but it is {fact}")
+                fact = f"it is {_element_type(actual)}"
+                raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but {fact}")
             if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
-                rule = f"inputs of type {variable} must have one type"
+                rule = f"inputs that share type variable {variable} must have the same type"
                 raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")
+
+
+def _element_type(text: str) -> str:
+    """Returns "double" for "tensor(double)", and any other type as it is."""
+    return text[len("tensor(") : -1] if text.startswith("tensor(") else text

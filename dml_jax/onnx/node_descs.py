@@ -71,7 +71,7 @@ def _type(dtype: Any) -> Any:
     return np.uint8 if dtype == np.bool_ else dtype
 
 
-def _padded(**given: Tensor) -> dict[str, TensorDesc]:
+def _descs_of_one_rank(**given: Tensor) -> dict[str, TensorDesc]:
     """Returns the descriptions of tensors at one DimensionCount, with leading sizes of 1."""
     rank = max(len(tensor.shape) for tensor in given.values())
     return {name: _tensor(tensor, max(1, rank)) for name, tensor in given.items()}
@@ -87,7 +87,7 @@ def _broadcast(tensor: Tensor, sizes: Sequence[int], dtype: Any = None) -> Tenso
     return TensorDesc(packed.data_type, wanted, [0 if n == 1 else stride for n, stride in along])
 
 
-def _unsigned(dtype: Any) -> Any:
+def _unsigned_type(dtype: Any) -> Any:
     """Returns the unsigned type of the same width: DirectML takes no signed one here, and no index is negative."""
     return np.dtype(f"uint{8 * dtype.itemsize}")
 
@@ -107,18 +107,18 @@ def _axis(axis: int, tensor: Tensor, desc: TensorDesc) -> int:
 
 
 def _gather(out: Outputs, *, data: Tensor, indices: Tensor, axis: int) -> Desc:
-    padded = _padded(input=data, indices=indices, output=out[0])
+    padded = _descs_of_one_rank(input=data, indices=indices, output=out[0])
     return GatherDesc(**padded, axis=_axis(axis, data, padded["input"]), index_dimensions=len(indices.shape))
 
 
 def _gather_elements(out: Outputs, *, data: Tensor, indices: Tensor, axis: int) -> Desc:
-    padded = _padded(input=data, indices=indices, output=out[0])
+    padded = _descs_of_one_rank(input=data, indices=indices, output=out[0])
     return GatherElementsDesc(**padded, axis=_axis(axis, data, padded["input"]))
 
 
 def _gather_nd(out: Outputs, *, data: Tensor, indices: Tensor, batch_dims: int = 0) -> Desc:
     return GatherND1Desc(
-        **_padded(input=data, indices=indices, output=out[0]),
+        **_descs_of_one_rank(input=data, indices=indices, output=out[0]),
         input_dimension_count=len(data.shape),
         indices_dimension_count=len(indices.shape),
         batch_dimension_count=batch_dims,
@@ -129,14 +129,14 @@ def _scatter_elements(
     out: Outputs, *, data: Tensor, indices: Tensor, updates: Tensor, axis: int, reduction: str = "none"
 ) -> Desc:
     _without_reduction(reduction)
-    padded = _padded(input=data, indices=indices, updates=updates, output=out[0])
+    padded = _descs_of_one_rank(input=data, indices=indices, updates=updates, output=out[0])
     return ScatterElementsDesc(**padded, axis=_axis(axis, data, padded["input"]))
 
 
 def _scatter_nd(out: Outputs, *, data: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none") -> Desc:
     _without_reduction(reduction)
     return ScatterNDDesc(
-        **_padded(input=data, indices=indices, updates=updates, output=out[0]),
+        **_descs_of_one_rank(input=data, indices=indices, updates=updates, output=out[0]),
         input_dimension_count=len(data.shape),
         indices_dimension_count=len(indices.shape),
     )
@@ -149,7 +149,7 @@ def _without_reduction(reduction: str) -> None:
 
 def _blocks(cls: Callable[..., Desc]) -> Callable[..., Desc]:
     def make(out: Outputs, *, input: Tensor, blocksize: int, mode: str = "DCR") -> Desc:
-        return cls(**_padded(input=input, output=out[0]), block_size=blocksize, order=ORDERS[order_of(mode)])
+        return cls(**_descs_of_one_rank(input=input, output=out[0]), block_size=blocksize, order=ORDERS[order_of(mode)])
 
     return make
 
@@ -227,7 +227,7 @@ def _pad_by_attributes(
 def _reverse(out: Outputs, *, input: Tensor, sequence_lens: Tensor, batch_axis: int, time_axis: int) -> Desc:
     shape, wanted, time = lengths_among(input.shape, sequence_lens.shape, batch_axis, time_axis)
     lengths = jax.ShapeDtypeStruct(shape, sequence_lens.dtype)
-    repeated = _broadcast(lengths, wanted, _unsigned(sequence_lens.dtype))
+    repeated = _broadcast(lengths, wanted, _unsigned_type(sequence_lens.dtype))
     return ReverseSubsequencesDesc(_tensor(input), repeated, _tensor(out[0]), time)
 
 
@@ -271,7 +271,7 @@ def _max_unpool(
     sizes = unpooled_sizes(x.shape, kernel_shape, pads, strides)
     if list(out[0].shape) != sizes:
         raise OnnxError(f"output_shape must be {sizes}, whose elements the indices count, but it is {out[0].shape}")
-    return MaxUnpoolingDesc(_tensor(x), _tensor(i, dtype=_unsigned(i.dtype)), _tensor(out[0]))
+    return MaxUnpoolingDesc(_tensor(x), _tensor(i, dtype=_unsigned_type(i.dtype)), _tensor(out[0]))
 
 
 def _eye_like(out: Outputs, *, k: int = 0, **rest: Any) -> Desc:
@@ -294,7 +294,7 @@ def _range(out: Outputs, *, start: Any, limit: Any, delta: Any, **rest: Any) -> 
     return FillValueSequenceDesc(output, output.data_type, *(_number(number, output) for number in numbers))
 
 
-def _accumulated(cls: Callable[..., Desc]) -> Callable[..., Desc]:
+def _accumulation(cls: Callable[..., Desc]) -> Callable[..., Desc]:
     def make(out: Outputs, *, x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Desc:
         along = axis_of("axis", number_of("axis", axis), len(x.shape))
         return cls(_tensor(x), _tensor(out[0]), along, "DECREASING" if reverse else "INCREASING", bool(exclusive))
@@ -332,7 +332,7 @@ def _resize(
         if is_asked:
             raise OnnxError(f"in DirectML {rule}, but this node asks for more")
     nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]
-    return _resampled(x, out[0], grid, mode, nearest.rounding, float(nearest.more))
+    return _describe_resample(x, out[0], grid, mode, nearest.rounding, float(nearest.more))
 
 
 def _resize_by_scales(out: Outputs, *, x: Tensor, scales: Any, mode: str) -> Desc:
@@ -340,14 +340,14 @@ def _resize_by_scales(out: Outputs, *, x: Tensor, scales: Any, mode: str) -> Des
     shrinks, grows = min(grid.asked, default=1) < 1, max(grid.asked, default=1) > 1
     if mode == "nearest" and shrinks and grows:
         raise OnnxError(f"scales must not both shrink and enlarge in DirectML, but they are {grid.asked}")
-    return _resampled(x, out[0], grid, mode, "increasing" if shrinks else "decreasing", 0.0)
+    return _describe_resample(x, out[0], grid, mode, "increasing" if shrinks else "decreasing", 0.0)
 
 
 def _upsample_2d(out: Outputs, *, x: Tensor, height_scale: float, width_scale: float, mode: str) -> Desc:
     return _resize_by_scales(out, x=x, scales=[1.0, 1.0, height_scale, width_scale], mode=mode)
 
 
-def _resampled(x: Tensor, y: Tensor, grid: Grid, mode: str, rounding: str, more: float) -> Desc:
+def _describe_resample(x: Tensor, y: Tensor, grid: Grid, mode: str, rounding: str, more: float) -> Desc:
     """Describes a resampling; sizes that stay 1 are dropped if there are more dimensions than DirectML takes."""
     every = range(len(x.shape))
     kept = [d for d in every if (x.shape[d], grid.sizes[d]) != (1, 1)] if len(every) > 4 else list(every)
@@ -375,8 +375,8 @@ DESC_OF: Mapping[Callable[..., Any], Callable[..., Desc]] = {
     movement.depth_to_space: _blocks(DepthToSpace1Desc),
     movement.space_to_depth: _blocks(SpaceToDepth1Desc),
     movement.col2im: _col2im,
-    movement.cum_prod: _accumulated(CumulativeProductDesc),
-    movement.cum_sum: _accumulated(CumulativeSummationDesc),
+    movement.cum_prod: _accumulation(CumulativeProductDesc),
+    movement.cum_sum: _accumulation(CumulativeSummationDesc),
     movement.eye_like: _eye_like,
     movement.max_unpool: _max_unpool,
     movement.non_zero: _non_zero,

@@ -103,7 +103,7 @@ class Reader:
             except OnnxError as error:
                 broken.append(error)
         if unsupported:
-            raise _unsupported(unsupported)
+            raise _unsupported_error(unsupported)
         if broken:
             raise broken[0]
         if len({step.label for step in steps}) < len(steps):
@@ -129,8 +129,8 @@ class Reader:
             if schema is not None and has_body(schema):
                 return self._call_of_onnx(label, proto)
         except UnsupportedError as error:
-            raise _unsupported([f"{label}: {node}" for node in error.nodes]) from None
-        raise _unsupported([f"{qualified(escaped(name[0]), escaped(proto.op_type))} (node {which})"])
+            raise _unsupported_error([f"{label}: {node}" for node in error.nodes]) from None
+        raise _unsupported_error([f"{qualified(escaped(name[0]), escaped(proto.op_type))} (node {which})"])
 
     def block(self, graph: onnx.GraphProto) -> Block:
         """Reads a graph that is an attribute of a node.
@@ -153,7 +153,7 @@ class Reader:
         versions, row = ONNX_OPERATORS[name], self.rows.get(name)
         function = versions[max(since for since in versions if since <= schema.since_version)]
         function = function if row is None else deferring(row, function)
-        inputs, outputs = _counted(label, proto, schema)
+        inputs, outputs = _checked_names(label, proto, schema)
         given = _attributes(label, proto, schema)
         values, unsupported = {}, []
         for key, attribute in given.items():
@@ -162,7 +162,7 @@ class Reader:
             except UnsupportedError as error:
                 unsupported += error.nodes
         if unsupported:
-            raise _unsupported(unsupported)
+            raise _unsupported_error(unsupported)
         if stated := {i: self.maximum[name] for i, name in enumerate(outputs) if name in self.maximum}:
             values["maximum"] = stated
         captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
@@ -176,8 +176,8 @@ class Reader:
         """
         schema = self._schema(label, proto)
         if not has_body(schema):  # a later version does
-            raise _unsupported([f"{schema.name}-{schema.since_version}"])
-        inputs, outputs = _counted(label, proto, schema)
+            raise _unsupported_error([f"{schema.name}-{schema.since_version}"])
+        inputs, outputs = _checked_names(label, proto, schema)
         given = _attributes(label, proto, schema)
         opset = self.opsets[operator_name(proto.domain, "")[0]]
         inner = replace(self, functions={})
@@ -246,7 +246,7 @@ class Reader:
             try:
                 return self.block(attribute.g)
             except UnsupportedError as error:
-                raise _unsupported([f"{attribute.name}: {node}" for node in error.nodes]) from None
+                raise _unsupported_error([f"{attribute.name}: {node}" for node in error.nodes]) from None
             except OnnxError as error:
                 raise OnnxError(f"{label}: {attribute.name}: {error}") from None
         try:
@@ -258,11 +258,11 @@ class Reader:
             raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None
 
 
-def _unsupported(nodes: Sequence[str]) -> UnsupportedError:
+def _unsupported_error(nodes: Sequence[str]) -> UnsupportedError:
     return UnsupportedError(nodes, sorted(ONNX_OPERATORS))
 
 
-def _counted(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _checked_names(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the names of the inputs and outputs, after comparing their numbers with the schema."""
     for what, names, least, most in (
         ("inputs", proto.input, schema.min_input, schema.max_input),

@@ -51,7 +51,7 @@ def non_max_suppression(
         (batch, label, box)
         for batch, rows in enumerate(scores)
         for label, row in enumerate(rows)
-        for box in _kept(corners[batch], row, most, overlap, least)
+        for box in _select_boxes(corners[batch], row, most, overlap, least)
     ]
     return np.asarray(selected, np.int64).reshape(-1, 3)
 
@@ -76,7 +76,7 @@ def _corners(boxes: Any, are_centered: bool) -> Any:
     return xp.concatenate([xp.minimum(first, second), xp.maximum(first, second)], -1)
 
 
-def _kept(corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float) -> list[int]:
+def _select_boxes(corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float) -> list[int]:
     left = np.argsort(-scores, kind="stable")
     left = left[scores[left] > least]
     kept: list[int] = []

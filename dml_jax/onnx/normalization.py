@@ -50,10 +50,10 @@ def batch_normalization(
     if count > 1 and not training_mode:
         raise ConstraintError(f"there must be 1 output unless training_mode is 1, but there are {count}")
     if not training_mode:
-        return (_normalized(x, scale, b, input_mean, input_var, epsilon),)
+        return (_normalize_channels(x, scale, b, input_mean, input_var, epsilon),)
     mean, variance = _moments(x)
-    moved = (_moved(old, new, momentum) for old, new in ((input_mean, mean), (input_var, variance)))
-    return (_normalized(x, scale, b, mean, variance, epsilon), *moved)
+    moved = (_moving_average(old, new, momentum) for old, new in ((input_mean, mean), (input_var, variance)))
+    return (_normalize_channels(x, scale, b, mean, variance, epsilon), *moved)
 
 
 def batch_normalization_by_is_test(*, is_test: int = 0, **given: Any) -> tuple[Array, ...]:
@@ -83,10 +83,10 @@ def _batch_normalization_of_five(
     if count > 1 and not training:
         raise ConstraintError(f"there must be 1 output unless is_test is 0, but there are {count}")
     if not training:
-        return (_normalized(x, scale, b, mean, var, epsilon),)
+        return (_normalize_channels(x, scale, b, mean, var, epsilon),)
     now = _moments(x, per_element=not spatial)
-    moved = (_moved(old, new, momentum) for old, new in zip((mean, var), now, strict=True))
-    return (_normalized(x, scale, b, *now, epsilon), *moved, *(array.astype(x.dtype) for array in now))
+    moved = (_moving_average(old, new, momentum) for old, new in zip((mean, var), now, strict=True))
+    return (_normalize_channels(x, scale, b, *now, epsilon), *moved, *(array.astype(x.dtype) for array in now))
 
 
 def instance_normalization(*, input: Array, scale: Array, b: Array, epsilon: float = 1e-5) -> Array:
@@ -172,24 +172,24 @@ def dropout(
     trains = training_mode is not None and bool(known("training_mode", training_mode, "whether elements are dropped"))
     if trains:
         _check_unrandom(0.5 if ratio is None else float(known("ratio", ratio, "whether elements are dropped")))
-    return _kept(data, np.dtype(bool))[:count]
+    return _keep_all(data, np.dtype(bool))[:count]
 
 
 def dropout_by_is_test(*, data: Array, is_test: int = 0, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
     """Dropout of opsets 1 to 6: in training unless `is_test` is set; the mask has the data's type."""
     if not is_test:
         _check_unrandom(ratio)
-    return _kept(data, data.dtype)[:count]
+    return _keep_all(data, data.dtype)[:count]
 
 
 def dropout_with_numbers(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
     """Dropout of opsets 7 to 9, which drops nothing; the mask has the data's type."""
-    return _kept(data, data.dtype)[:count]
+    return _keep_all(data, data.dtype)[:count]
 
 
 def dropout_with_booleans(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
     """Dropout of opsets 10 and 11, which drops nothing; the mask is boolean."""
-    return _kept(data, np.dtype(bool))[:count]
+    return _keep_all(data, np.dtype(bool))[:count]
 
 
 def _check_unrandom(ratio: float) -> None:
@@ -198,7 +198,7 @@ def _check_unrandom(ratio: float) -> None:
         raise ConstraintError(f"{rule}, but it is {ratio}; without training Dropout keeps every element")
 
 
-def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
+def _keep_all(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
     xp, data = arrays(data)
     return data, xp.ones(data.shape, mask)
 
@@ -206,7 +206,7 @@ def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
 # Shared helpers. Numbers per channel, or per element, broadcast from the second dimension of x on.
 
 
-def _normalized(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:
+def _normalize_channels(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:
     _check_channels(x, scale.shape, b.shape, mean.shape, variance.shape)
     of_channels = (_along_channels(array, x) for array in (mean, variance, scale, b))
     return normalize(on_device(x), *of_channels, epsilon=epsilon)
@@ -220,7 +220,7 @@ def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Arr
     return mean.reshape(shape), variance.reshape(shape)
 
 
-def _moved(old: Array, new: jax.Array, momentum: float) -> jax.Array:
+def _moving_average(old: Array, new: jax.Array, momentum: float) -> jax.Array:
     wide = np.promote_types(wide_type(old.dtype), new.dtype)
     return (_wide(old, wide) * momentum + new.astype(wide) * (1 - momentum)).astype(old.dtype)
 

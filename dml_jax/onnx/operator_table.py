@@ -50,7 +50,7 @@ _FAMILIES = (
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 
-# Of operators that the onnx package does not know; a family may have some.
+# Schemas of operators that the onnx package does not know; a family may have some.
 _SCHEMAS = {
     qualified(own_schema.domain, own_schema.name): own_schema
     for family in _FAMILIES

@@ -43,7 +43,7 @@ def max_pool(
 ) -> Any:
     """MaxPool; of equal elements the first one counts, and NaN is greater than every number."""
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    windows = _counted(declared, auto_pad, ceil_mode)
+    windows = _check_counts(declared, auto_pad, ceil_mode)
     y = data = on_device(x)
     for d in reversed(range(len(windows))):
         y = _greatest(y, d + 2, windows[d])
@@ -63,7 +63,7 @@ def average_pool(
 ) -> Array:
     """AveragePool; with `count_include_pad` the zeros of the padding count too."""
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    windows = _counted(declared, auto_pad, ceil_mode)
+    windows = _check_counts(declared, auto_pad, ceil_mode)
     total = _sum(_wide(x), windows)
     for d, (w, counted) in enumerate(zip(declared, windows, strict=True)):
         counts = (_over_padding(w, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
@@ -83,7 +83,7 @@ def lp_pool(
     strides: Any = None,
 ) -> Array:
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    windows = _counted(declared, auto_pad, ceil_mode)
+    windows = _check_counts(declared, auto_pad, ceil_mode)
     return operators.lp_pooling(on_device(x), [w.window for w in windows], p=p, **_options(windows))
 
 
@@ -110,7 +110,7 @@ def _spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
+def _check_counts(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
     """Returns the windows for a number of outputs; padding by `auto_pad` is rounded already."""
     rounded = [rounded_up(w) if ceil_mode and auto_pad == "NOTSET" else w for w in windows]
     for d, w in enumerate(rounded):
@@ -120,7 +120,7 @@ def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[
     return rounded
 
 
-# Of the windows.
+# Arguments about windows.
 
 
 def _options(windows: Sequence[Windows]) -> Any:

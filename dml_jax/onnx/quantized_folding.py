@@ -42,7 +42,7 @@ class Quantized(Deferred):
     Args:
       q: the integers.
       scale: broadcasts to them: a scalar, or of their rank.
-      zero_point: likewise; None is 0.
+      zero_point: as `scale`; None is 0.
       kind: the type of the floats.
     """
 
@@ -103,7 +103,7 @@ def _quantize(_: Callable[..., Any], keywords: Keywords) -> Any:
     return x.q if x.has(*parameters, target) else None
 
 
-def _moved(data: str) -> Row:
+def _on_integers(data: str) -> Row:
     """Returns the rule of an operator that moves elements or takes maxima: it works on the integers."""
 
     def row(function: Callable[..., Any], keywords: Keywords) -> Any:
@@ -138,10 +138,10 @@ def _product(a: Quantized, b: Quantized) -> jax.Array | None:
     operands: list[Any] = [a.q, a.zero_point, b.q, b.zero_point]
     sums = multiply_integers(*operands)
     scales = (scale.reshape(right_aligned(scale.shape, sums.ndim)) for scale in (a.scale, b.scale))
-    return _scaled(sums, *scales)
+    return _scale_sums(sums, *scales)
 
 
-def _scaled(sums: jax.Array, *scales: Any) -> jax.Array:
+def _scale_sums(sums: jax.Array, *scales: Any) -> jax.Array:
     a, b = (scale.astype(np.float32) for scale in scales)
     return sums.astype(jnp.float32) * (a * b)
 
@@ -176,12 +176,12 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
         return None
     windows = filter_windows(x.q, w.q, **given)
     check_bias(b, w.shape[0])
-    # Of the filters, as many as there are channels of the output.
+    # The filters' parameters: one per channel of the output.
     scale, zero_point = (
         array if array is None or not array.ndim else array.swapaxes(0, 1) for array in (w.scale, w.zero_point)
     )
     operands: list[Any] = [x.q, x.zero_point, w.q, zero_point]
-    total = _scaled(convolve_integers(*operands, windows=windows, groups=group), x.scale, scale)
+    total = _scale_sums(convolve_integers(*operands, windows=windows, groups=group), x.scale, scale)
     if b is not None:
         total = total + on_device(b).astype(jnp.float32).reshape((1, -1, *(1,) * len(windows)))
     return narrow_apart(total, x.kind)
@@ -202,5 +202,5 @@ FOLDED: Rows = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _conv,
-    **{name: _moved(data) for name, data in _MOVED.items()},
+    **{name: _on_integers(data) for name, data in _MOVED.items()},
 }

@@ -85,7 +85,7 @@ def _part(given: Sequence[Array], which: int, of_output: Mapping[str, Any], dtyp
     return quantize(dequantize(on_device(q), *of_part.values()), *of_output.values(), dtype=dtype)
 
 
-def _requantized(function: Callable[..., Any]) -> Callable[..., jax.Array]:
+def _requantize(function: Callable[..., Any]) -> Callable[..., jax.Array]:
     """Returns the quantised form of a function on floats: dequantises, computes, requantises."""
 
     def requantized(
@@ -124,7 +124,7 @@ def _softmax(*, x: jax.Array, opset: int, axis: int) -> jax.Array:
 
 
 qlinear_average_pool, qlinear_global_average_pool = (
-    _requantized(_in_channels_last(pool)) for pool in (average_pool, global_average_pool)
+    _requantize(_in_channels_last(pool)) for pool in (average_pool, global_average_pool)
 )
 
 
@@ -180,10 +180,10 @@ OPERATORS: Operators = {
     "com.microsoft::QLinearAveragePool": {1: qlinear_average_pool},
     "com.microsoft::QLinearConcat": {1: qlinear_concat},
     "com.microsoft::QLinearGlobalAveragePool": {1: qlinear_global_average_pool},
-    "com.microsoft::QLinearLeakyRelu": {1: _requantized(activation("LEAKY_RELU", "alpha"))},
+    "com.microsoft::QLinearLeakyRelu": {1: _requantize(activation("LEAKY_RELU", "alpha"))},
     "com.microsoft::QLinearMul": {1: qlinear_mul},
-    "com.microsoft::QLinearSigmoid": {1: _requantized(activation("SIGMOID"))},
-    "com.microsoft::QLinearSoftmax": {1: _requantized(_softmax)},
+    "com.microsoft::QLinearSigmoid": {1: _requantize(activation("SIGMOID"))},
+    "com.microsoft::QLinearSoftmax": {1: _requantize(_softmax)},
 }
 
 _BYTES = "int8 uint8"

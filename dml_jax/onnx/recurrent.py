@@ -13,7 +13,7 @@ from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "gru", "lstm", "recurrent", "rnn"]
 
-# Of each direction whether it runs from the last step back; the second name is a slip of GRU-1's schema.
+# Per direction, whether it runs from the last step to the first; "foward" is a slip of GRU-1's schema.
 _IS_BACKWARD = {
     "forward": (False,),
     "foward": (False,),
@@ -94,7 +94,7 @@ def recurrent(
         batch_first = {name: arrays[name] for name in ("x", "initial_h", "initial_c")}
         arrays |= {name: None if value is None else jnp.swapaxes(value, 0, 1) for name, value in batch_first.items()}
     if in_columns:
-        arrays |= {name: _quantized(name, weights, **of_weights) for name, weights in (("w", w), ("r", r))}
+        arrays |= {name: _quantized_rows(name, weights, **of_weights) for name, weights in (("w", w), ("r", r))}
     every, *lasts = recurrent_layer(
         cell,
         *arrays.values(),
@@ -106,7 +106,7 @@ def recurrent(
     return (jnp.moveaxis(every, 2, 0), *(jnp.swapaxes(last, 0, 1) for last in lasts)) if layout else (every, *lasts)
 
 
-def _quantized(name: str, weights: Array, **parameters: Array) -> tuple[Array, ...]:
+def _quantized_rows(name: str, weights: Array, **parameters: Array) -> tuple[Array, ...]:
     """Returns weights in rows with scales and zero points, one per direction or one per row."""
     directions, _, count = weights.shape
     arrays = [weights.swapaxes(1, 2)]

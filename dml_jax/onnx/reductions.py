@@ -36,7 +36,7 @@ def _reduction(function: Name) -> Callable[..., jax.Array]:
 def _reduce(data: jax.Array, function: Name, axes: tuple[int, ...]) -> jax.Array:
     count = prod(data.shape[d] for d in axes)
     if function in ("max", "min") and not count:
-        return jnp.full([1 if d in axes else n for d, n in enumerate(data.shape)], _bound(function, data.dtype))
+        return jnp.full([1 if d in axes else n for d, n in enumerate(data.shape)], _identity_of(function, data.dtype))
     if function == "average" and jnp.issubdtype(data.dtype, jnp.integer):
         total = reduce(data, "sum", axes)
         return lax.div(total, jnp.full_like(total, max(1, count)))
@@ -45,7 +45,7 @@ def _reduce(data: jax.Array, function: Name, axes: tuple[int, ...]) -> jax.Array
     return reduce(data, function, axes)
 
 
-def _bound(function: Name, dtype: Any) -> Any:
+def _identity_of(function: Name, dtype: Any) -> Any:
     """Returns the identity of max or min: a value less, or greater, than all numbers of a type."""
     if dtype == np.bool_:
         return np.asarray(function == "min")

@@ -74,23 +74,23 @@ def resize(
     # `resample` divides by the scale, and an element of aligned corners may lie a little before another.
     is_rounded = mode == "nearest" and law == "align_corners"
     is_stretched = is_filtered and grid.asked != grid.scales
-    moved = _shifted(grid, x.shape, nearest.more)
+    moved = _shift(grid, x.shape, nearest.more)
     if grid.is_exact or is_rounded or is_stretched or min(grid.scales, default=1) <= 0:
-        y = _on_mesh(lambda data: _sampled(data, kernel, moved), data, moved)
+        y = _on_mesh(lambda data: _interpolate(data, kernel, moved), data, moved)
     else:
-        y = _resampled(data, kernel, moved)
+        y = _resample(data, kernel, moved)
     if law == CROP and (beyond := grid.outside(x.shape)).any():
         y = jnp.where(beyond, cast(np.asarray(extrapolation_value, np.float32), dtype), y)
     return y
 
 
-def _shifted(grid: Grid, shape: Sequence[int], more: Fraction) -> Grid:
+def _shift(grid: Grid, shape: Sequence[int], more: Fraction) -> Grid:
     """Adds a number to the offset of each resized dimension."""
     before = (number if grid.is_left(d, shape[d]) else number + more for d, number in enumerate(grid.before))
     return replace(grid, before=tuple(before))
 
 
-def _resampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
+def _resample(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
     """Calls `resample` in float32; integers are truncated as in ONNX Runtime, where `resample` would round."""
     y = resample(
         _as_floats(x, kernel),
@@ -107,7 +107,7 @@ def _resampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
     return _cut_off(y, x.dtype)
 
 
-def _sampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
+def _interpolate(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
     """Interpolates at the grid's positions, exact where sizes are given; filters by the requested scales."""
     if 0 in grid.sizes:
         return jnp.zeros(grid.sizes, x.dtype)
@@ -115,7 +115,7 @@ def _sampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
     by_axis = {d: kernel.interpolation(at.coordinates, x.shape[d], float(grid.asked[d])) for d, at in positions.items()}
     y = _cut_off(interpolate(_as_floats(x, kernel), by_axis), x.dtype)
     is_exact = grid.is_exact and kernel.mode == "linear" and not kernel.antialias
-    return _corrected(y, x, positions) if is_exact and jnp.issubdtype(x.dtype, jnp.integer) else y
+    return _correct_rounding(y, x, positions) if is_exact and jnp.issubdtype(x.dtype, jnp.integer) else y
 
 
 def _as_floats(x: jax.Array, kernel: Kernel) -> jax.Array:
@@ -134,7 +134,7 @@ def _cut_off(y: jax.Array, dtype: Any) -> jax.Array:
     return cast(jnp.where(is_near, nearest, y), dtype)
 
 
-def _corrected(y: jax.Array, x: jax.Array, positions: Mapping[int, Positions]) -> jax.Array:
+def _correct_rounding(y: jax.Array, x: jax.Array, positions: Mapping[int, Positions]) -> jax.Array:
     """Corrects linear sums of integers that floats rounded before the fraction was cut off: 47.99999 of 48.
 
     The exact sum is total / unit, both integers. 2 * 2/3 + 8 * 1/3 is 12 / 3; of an estimate of 3 the remainder is

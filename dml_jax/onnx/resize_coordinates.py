@@ -96,7 +96,7 @@ def grid_of(
     if law not in _LAWS:
         raise ConstraintError(f"coordinate_transformation_mode must be one of {', '.join(_LAWS)}, but it is {law!r}")
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
-    asked, output_lengths, is_exact = _asked([shape[d] for d in along], scales, sizes, policy)
+    asked, output_lengths, is_exact = _scales_and_sizes([shape[d] for d in along], scales, sizes, policy)
     for d, m in zip(along, output_lengths, strict=True):
         if (shape[d] == 0 and m) or not 0 <= m < (LONGEST if m != shape[d] else 2**31):
             rule = "sizes must be in [0, 2**27) where they change, and 0 where x has none"
@@ -116,7 +116,7 @@ def _law(law: str, n: int, m: int, *rest: Real) -> tuple[Real, Real, Real]:
     return _LAWS[law](n, m, *rest) if m else (0, 0, 1)
 
 
-def _asked(
+def _scales_and_sizes(
     lengths: Sequence[int], scales: Array | None, sizes: Array | None, policy: str
 ) -> tuple[Sequence[Real], list[int], bool]:
     """Returns the scales and the sizes along the dimensions that are resized, and whether sizes are given."""
@@ -127,11 +127,11 @@ def _asked(
         rule = f"there must be {len(lengths)} scales or sizes"
         raise ConstraintError(f"{rule}, but there are {len(factors)} and {len(wanted)}")
     if len(wanted):
-        return *_fitted(lengths, known_ints("sizes", wanted), policy), True
-    return *_scaled(lengths, factors), False
+        return *_from_sizes(lengths, known_ints("sizes", wanted), policy), True
+    return *_from_scales(lengths, factors), False
 
 
-def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int]]:
+def _from_scales(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int]]:
     """Returns the scales, and the output sizes computed from them in float32."""
     if not all(0 < factor < inf for factor in factors):
         raise ConstraintError(f"scales must be positive and finite, but they are {[float(f) for f in factors]}")
@@ -140,7 +140,7 @@ def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int
     return [float(factor) for factor in factors], [int(min(m, 2.0**62)) for m in lengths_scaled]
 
 
-def _fitted(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[Fraction], list[int]]:
+def _from_sizes(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[Fraction], list[int]]:
     """Returns scales and sizes; a single scale if the policy keeps the aspect ratio."""
     factors = [Fraction(m, n) if n else Fraction(1) for n, m in zip(lengths, wanted, strict=True)]
     if policy == "stretch":

@@ -72,8 +72,8 @@ def _a_pixel_long(corners: jax.Array) -> jax.Array:
 def _one_of_four(pictures: jax.Array) -> jax.Array:
     """Returns images with four times the channels, each with every other row and column, and 0 between them.
 
-    ONNX's maximum does not add up the four pixels around a sample, but takes the greatest one times its weight. Of four
-    such pixels each picture here has one, and the others are 0: their sum is that product.
+    ONNX's maximum does not add up the four pixels around a sample, but takes the greatest one times its weight. Each
+    picture here has one of these four pixels, and 0 for the others: their sum is that product.
     """
     n, channels, height, width = pictures.shape
     even_rows, even_columns = (np.arange(size) % 2 == 0 for size in (height, width))

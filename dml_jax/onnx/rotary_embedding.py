@@ -20,13 +20,13 @@ __all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]
 def rotate(x: jax.Array, positions: Any, cosines: Array, sines: Array, *, is_interleaved: bool) -> jax.Array:
     """Rotates the first features of each head: two for each cosine and sine of a position.
 
-    Of [1, 2, 3, 4] the pairs are (1, 3) and (2, 4), or (1, 2) and (3, 4) if they are interleaved.
+    [1, 2, 3, 4] has the pairs (1, 3) and (2, 4), or (1, 2) and (3, 4) if they are interleaved.
 
     Args:
       x: (batch, heads, rows, size), floats of 32 bits or more.
-      positions: (batch or 1, rows), integers; where one is behind the last row of the caches, NaN results.
+      positions: (batch or 1, rows), integers; one past the last row of the caches gives NaN.
       cosines: (positions, half of the numbers that are turned).
-      sines: the same.
+      sines: as `cosines`.
       is_interleaved: whether the two numbers of a pair stand side by side.
     """
     half, axis = cosines.shape[1], -1 if is_interleaved else -2

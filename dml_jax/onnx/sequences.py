@@ -16,25 +16,30 @@ __all__ = ["OPERATORS"]
 
 
 def construct(*, inputs: tuple[Any, ...]) -> TensorSequence:
+    """SequenceConstruct: a sequence of the inputs, which have one type."""
     return TensorSequence(np.dtype(inputs[0].dtype), inputs)
 
 
 def empty(*, dtype: int = 1) -> TensorSequence:
+    """SequenceEmpty: a sequence without tensors, of the ONNX data type `dtype` (1: float32)."""
     return TensorSequence(dtype_of(dtype, "dtype"), ())
 
 
 def at(*, input_sequence: TensorSequence, position: Any) -> Any:
+    """SequenceAt: the tensor at `position`; a negative one counts from the end."""
     items = input_sequence.items
     return items[_position(position, len(items), len(items) - 1)]
 
 
 def erase(*, input_sequence: TensorSequence, position: Any = None) -> TensorSequence:
+    """SequenceErase: the sequence without the tensor at `position`, the last one by default."""
     items = input_sequence.items
     i = _position(np.int64(-1) if position is None else position, len(items), len(items) - 1)
     return TensorSequence(input_sequence.dtype, (*items[:i], *items[i + 1 :]))
 
 
 def insert(*, input_sequence: TensorSequence, tensor: Any, position: Any = None) -> TensorSequence:
+    """SequenceInsert: the sequence with `tensor` before `position`, at the end by default."""
     items = input_sequence.items
     if tensor.dtype != input_sequence.dtype:
         rule = f"the tensor must be of the type of those in the sequence, {input_sequence.dtype}"
@@ -44,10 +49,12 @@ def insert(*, input_sequence: TensorSequence, tensor: Any, position: Any = None)
 
 
 def length(*, input_sequence: TensorSequence) -> np.ndarray:
+    """SequenceLength: the number of tensors, as int64."""
     return np.asarray(len(input_sequence.items), np.int64)
 
 
 def split_to(*, input: Any, split: Any = None, axis: int = 0, keepdims: int = 1) -> TensorSequence:
+    """SplitToSequence: parts of `input` along `axis`; without `split` of size 1, which keepdims=0 removes."""
     axis = axis_of("axis", axis, input.ndim)
     sizes = _part_sizes(input.shape[axis], split)
     parts = _parts(input, axis, sizes)
@@ -57,6 +64,7 @@ def split_to(*, input: Any, split: Any = None, axis: int = 0, keepdims: int = 1)
 
 
 def concat_from(*, input_sequence: TensorSequence, axis: int, new_axis: int = 0) -> Any:
+    """ConcatFromSequence: concatenates the tensors, or stacks them if `new_axis`."""
     items = input_sequence.items
     if not items:
         raise ConstraintError("the sequence must have a tensor, but it is empty")
@@ -116,11 +124,11 @@ def _position(position: Any, count: int, greatest: int) -> int:
 
 
 def _part_sizes(size: int, split: Any) -> list[int]:
-    """Returns the sizes of the parts of a dimension: of one size but for the last, or as they are given."""
+    """The sizes of the parts: those of a 1-D `split`, or all equal to a scalar `split`, the last may be less."""
     sizes = known_ints("split", np.asarray(1) if split is None else split, "the parts of a sequence")
     if split is not None and split.ndim == 1:
         if min(sizes, default=0) < 0 or sum(sizes) != size:
-            raise ConstraintError(f"the parts must add up to {size}, but they are {sizes}")
+            raise ConstraintError(f"split must be non-negative and add up to {size}, but it is {sizes}")
         return sizes
     if sizes[0] < 1:
         raise ConstraintError(f"split must be at least 1, but it is {sizes[0]}")

@@ -18,7 +18,7 @@ from .errors import OnnxError
 from .int64_ranges import Bounded
 from .values import Array, is_narrowed, on_device
 
-__all__ = ["as_input", "as_output", "as_value", "check_sizes", "static_values", "widened"]
+__all__ = ["as_input", "as_int64", "as_output", "as_value", "check_sizes", "static_values"]
 
 
 def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Any:
@@ -28,10 +28,10 @@ def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
       what: the argument as messages name it, such as "input 'x'".
       spec: what the model declares.
       value: what is given.
-      sizes: the sizes that have names, as in `as_input`; in a sequence each array has its own.
+      sizes: as in `as_input`; in a sequence each array has its own.
 
     Raises:
-      OnnxError: other sizes.
+      OnnxError: the shape does not match the declared one.
       DataTypeError: another kind, or as `as_input`.
     """
     if not isinstance(spec, ContainerSpec):
@@ -55,10 +55,10 @@ def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
       what: the argument as messages name it, such as "input 'x'".
       spec: what the model declares.
       value: an array; int32 will do where the model declares int64.
-      sizes: the sizes that have names, as earlier arguments fixed them; those of this array are added.
+      sizes: dim_param name -> size, bound by earlier arguments; updated in place.
 
     Raises:
-      OnnxError: other sizes.
+      OnnxError: the shape does not match the declared one.
       DataTypeError: not an array, another type, or traced int32 for int64 while x64 is off.
     """
     array = as_array("ONNX", what, value)
@@ -86,7 +86,7 @@ def check_sizes(what: str, spec: TensorSpec, shape: Sequence[int], sizes: dict[s
       what: the argument as messages name it.
       spec: what the model declares.
       shape: of the array.
-      sizes: the sizes that have names, as earlier arguments fixed them; those of this array are added.
+      sizes: dim_param name -> size, bound by earlier arguments; updated in place.
 
     Raises:
       OnnxError: they differ.
@@ -101,33 +101,35 @@ def check_sizes(what: str, spec: TensorSpec, shape: Sequence[int], sizes: dict[s
 
 
 def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Reads the values of inputs that `to_jax` is told, and converts each to the type of its input.
+    """Converts the values of `static=`, each to its input's dtype.
 
     Raises:
-      OnnxError: a value is of no input, or of other sizes.
-      DataTypeError: the type of the input does not hold a value exactly.
+      OnnxError: a name is not that of a tensor input, or the shape does not match the declared one.
+      DataTypeError: a value cannot be represented exactly in its input's dtype.
     """
     specs, known, sizes = {spec.name: spec for spec in inputs}, {}, {}
     for name, value in static.items():
         what = f"static value {name!r}"
         if name not in specs:
-            names = ", ".join(map(escaped, specs)) or "of which there are none"
-            raise OnnxError(f"{what}: it must be of an input, {names}")
+            names = f"the inputs are {', '.join(map(escaped, specs))}" if specs else "there are no inputs"
+            raise OnnxError(f"{what} names no input; {names}")
         if isinstance(specs[name], ContainerSpec):
-            raise OnnxError(f"{what}: it must be of a tensor, but the input is {specs[name]}")
+            raise OnnxError(f"{what}: only tensor inputs can be static, but this one is {specs[name]}")
         given = np.asarray(value)
         is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):
             known[name] = given.astype(specs[name].dtype) if is_number else given
         is_kept = (known[name] == given) | ((given != given) & (known[name] != known[name]))  # a NaN stays one
         if not is_number or not is_kept.all():
-            raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
+            raise DataTypeError(
+                f"{what}: it must be exactly representable as {specs[name].dtype}, but it is {value!r:.60}"
+            )
         check_sizes(what, specs[name], given.shape, sizes)
     return known
 
 
-def widened(array: Array) -> Any:
-    """An int32 array as int64; while x64 is off, as a `Bounded` that stands for one."""
+def as_int64(array: Array) -> Any:
+    """Casts int32 to int64; without x64 wraps it in `Bounded`, int32 that stands for int64."""
     return Bounded.of(jnp.asarray(array)) if is_narrowed(np.int64) else array.astype(np.int64)
 
 

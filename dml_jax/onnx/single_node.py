@@ -44,7 +44,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     if len(inputs) != len(given):
         names = ", ".join(map(escaped, given)) or "none"
         raise OnnxError(f"{escaped(node.op_type)}: the inputs must be {names}, but there are {len(inputs)}")
-    infos = [_declared(name, value) for name, value in dict(zip(given, inputs, strict=True)).items()]
+    infos = [_declare(name, value) for name, value in dict(zip(given, inputs, strict=True)).items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     version = opset or onnx.defs.onnx_opset_version()
     graph = onnx.helper.make_graph([node], node.op_type, infos, outputs)
@@ -55,7 +55,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     return as_tuple(results)
 
 
-def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+def _declare(name: str, value: Any) -> onnx.ValueInfoProto:
     is_sequence = isinstance(value, (list, tuple))
     array: Any = value[0] if is_sequence and value else value
     if not hasattr(array, "dtype"):

@@ -51,7 +51,7 @@ def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
         total = as_wide(input) + jnp.broadcast_to(as_wide(skip), input.shape)
         if bias is not None:
             total = total + _row("bias", bias, total)
-        y, mean, variance = _normalized(total, gamma, beta, epsilon, is_centred=is_centred)
+        y, mean, variance = _normalize_rows(total, gamma, beta, epsilon, is_centred=is_centred)
         saved = (array.astype(np.float32) for array in (mean, inverse_deviation(variance, epsilon)))
         return (narrow_apart(y, input.dtype), *saved, narrow_apart(total, input.dtype))[:count]
 
@@ -95,13 +95,13 @@ def embed_layer_normalization(
     if segment_ids is not None:
         table = needed("segment_embedding", segment_embedding, "segment_ids are given")
         total = total + _looked_up(table, segment_ids)
-    y, *_ = _normalized(total, gamma, beta, epsilon, is_centred=True)
+    y, *_ = _normalize_rows(total, gamma, beta, epsilon, is_centred=True)
     lengths = np.zeros(batch, np.int32) if mask is None else (on_device(mask) == 1).sum(1, dtype=np.int32)
     dtype = word_embedding.dtype
     return (narrow_apart(y, dtype), on_device(lengths), narrow_apart(total, dtype))[:count]
 
 
-def _normalized(total: jax.Array, gamma: Array, beta: Array | None, epsilon: float, *, is_centred: bool) -> Any:
+def _normalize_rows(total: jax.Array, gamma: Array, beta: Array | None, epsilon: float, *, is_centred: bool) -> Any:
     """Normalizes rows; returns them with mean and variance. Without `is_centred` the mean is 0."""
     if is_centred:
         mean, variance = moments(total, (-1,))

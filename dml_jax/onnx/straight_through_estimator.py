@@ -27,7 +27,7 @@ class _Rounded(Deferred):
       q: the integers.
       x: the floats.
       scale: broadcasts to them.
-      zero_point: likewise; None is 0.
+      zero_point: as `scale`; None is 0.
     """
 
     q: Array

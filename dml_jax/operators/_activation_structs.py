@@ -63,7 +63,7 @@ _SECTIONS = """
     """
 
 
-def _described(usual: float | None, name: str) -> str:
+def _describe_parameter(usual: float | None, name: str) -> str:
     if name == "axes":
         return "different dimensions, one at least"
     return "a number" if usual is None else f"a number, often {usual:.5g}"
@@ -71,7 +71,7 @@ def _described(usual: float | None, name: str) -> str:
 
 @dataclass(frozen=True)
 class ActivationDesc(OperatorDesc):
-    """The base of the structs: the fields of a subclass behind the tensors are the parameters of its activation."""
+    """The base of the structs: the fields of a subclass after the tensors are the parameters of its activation."""
 
     input: Input
     output: Output
@@ -82,7 +82,7 @@ class ActivationDesc(OperatorDesc):
 
     def __init_subclass__(cls) -> None:
         given = zip(cls.__annotations__, ACTIVATIONS[cls.operator_type].parameters.values(), strict=False)
-        numbers = "".join(f"  {name}: {_described(value, name)}.\n    " for name, value in given)
+        numbers = "".join(f"  {name}: {_describe_parameter(value, name)}.\n    " for name, value in given)
         cls.__doc__ = f"{cls.__doc__}{_SECTIONS.format(numbers=numbers, name=cls.__name__, of=cls.operator_type)}"
 
     @property

@@ -52,7 +52,7 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
     Integers wrap. Floats of 8 and 16 bits are computed in float32 and rounded once, at the end. Nothing is broadcast.
 
     Args:
-      a: any rank, any dtype of numbers. Of bools "or" is the sum.
+      a: any rank, any dtype of numbers. The sum of bools is "or".
       b: the shape and dtype of `a`.
       activation: an `Activation` that takes this dtype, or None.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.

@@ -19,7 +19,7 @@ from ..lowering.plain.min_max import End, flat_place_of_extreme
 __all__ = ["ArgmaxDesc", "ArgminDesc"]
 
 
-def _reduced(x: Operands) -> tuple[int, ...]:
+def _reduced_sizes(x: Operands) -> tuple[int, ...]:
     return tuple(1 if d in x["axes"] else n for d, n in enumerate(x["input"].sizes))
 
 
@@ -42,7 +42,7 @@ class _PlaceDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         # A graph has indices of the type of REDUCE's, where it is not told another one.
         replace(different_axes("input"), law=Law("output", "data_type", lambda _: DataType.UINT32)),
-        sizes_follow("output", _reduced, "{input}.{sizes}, but 1 along {axes}"),
+        sizes_follow("output", _reduced_sizes, "{input}.{sizes}, but 1 along {axes}"),
     )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:

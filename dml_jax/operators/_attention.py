@@ -20,7 +20,7 @@ from ..lowering.plain.softmax import compute_along
 from ..lowering.values.compiler_faults import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
 
-__all__ = ["KEPT", "append", "attend", "numbered", "split_heads", "up_to_itself"]
+__all__ = ["KEPT", "append", "arange_int32", "attend", "split_heads", "up_to_itself"]
 
 # Which keys count, to be broadcast to (batch, heads, queries, keys), by a mask and the numbers of the keys.
 KEPT: Mapping[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -79,7 +79,7 @@ def attend(
 
 
 def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Array:
-    """Returns all keys, or all values: those of the past with new ones behind them, or in their places of a cache.
+    """Returns all keys, or values: those of the past, then the new ones; or the cache, into which these are written.
 
     Args:
       past: (batch, heads, keys, size), or None.
@@ -96,9 +96,9 @@ def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Ar
 
 
 def up_to_itself(starts: jax.Array, queries: int, keys: int) -> jax.Array:
-    """Returns whether a key is no later than a query, (batch, 1, queries, keys), by the number of the first query."""
-    last = starts.reshape(-1, 1, 1, 1) + numbered(queries).reshape(1, 1, -1, 1)
-    return numbered(keys).reshape(1, 1, 1, -1) <= last
+    """Returns whether a key is no later than a query, (batch, 1, queries, keys), given the index of the first query."""
+    last = starts.reshape(-1, 1, 1, 1) + arange_int32(queries).reshape(1, 1, -1, 1)
+    return arange_int32(keys).reshape(1, 1, 1, -1) <= last
 
 
 def split_heads(rows: jax.Array, heads: int) -> jax.Array:
@@ -106,7 +106,7 @@ def split_heads(rows: jax.Array, heads: int) -> jax.Array:
     return rows.reshape(*rows.shape[:2], heads, rows.shape[-1] // heads).transpose(0, 2, 1, 3)
 
 
-def numbered(count: int) -> jax.Array:
+def arange_int32(count: int) -> jax.Array:
     return jnp.arange(count, dtype=np.int32)
 
 

@@ -91,7 +91,7 @@ class Counts:
 
     @classmethod
     def of(cls, x: Operands) -> Counts | None:
-        """Those of a struct's operands; None where a rule is broken without which there are none."""
+        """The counts of a struct's operands; None where a broken rule leaves them undefined."""
         heads, key_heads = _heads(x)
         past = {name: x[name].sizes for name in PAST.values() if x[name] is not None}
         if min(heads, key_heads) < 1 or any(_sources(part, x) for part in SOURCES) or len(past) == 1:

@@ -45,13 +45,13 @@ def average_pooling(
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
-        stands for all dimensions behind the first two, [N, C].
+        stands for all dimensions after the first two, [N, C].
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach behind it, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       include_padding: whether padding counts, as zeros.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
@@ -112,9 +112,9 @@ class AveragePoolingDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       include_padding: whether padding counts, as zeros.
 
     Raises:
@@ -158,9 +158,9 @@ class AveragePooling1Desc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts, as zeros.
 

@@ -38,9 +38,9 @@ class BatchNormalizationDesc(OperatorDesc):
     Args:
       input: any sizes.
       mean: of each dimension 1 or the size of `input`.
-      variance: the same, with sizes of its own.
-      scale: the same.
-      bias: the same.
+      variance: as `mean`, with sizes of its own.
+      scale: as `mean`.
+      bias: as `mean`.
       output: the sizes of `input`.
       spatial: without effect; below feature level 4_0, False asks for the last two sizes of `input` in `mean` and
         `variance`.

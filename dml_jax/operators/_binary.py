@@ -67,7 +67,7 @@ def _arithmetic(*newest: tuple[str, range, tuple[DataType, ...]], older: range =
     return levels(*newest, *rows, of="a")
 
 
-def _compared(*older: tuple[str, tuple[DataType, ...], tuple[DataType, ...]]) -> tuple[Support, ...]:
+def _comparison_support(*older: tuple[str, tuple[DataType, ...], tuple[DataType, ...]]) -> tuple[Support, ...]:
     """The table of a comparison, from its rows below 3_0: level, types, and types of the output."""
     newest = ("4_1", ALL_BUT_FLOAT64, LOGICAL_TYPES), ("3_0", UP_TO_32_BITS, LOGICAL_TYPES)
     return (
@@ -95,7 +95,7 @@ _TRUTHS = levels(
     ("1_0", RANK_4, (DataType.UINT32,)),
     of="a",
 )
-_COMPARED_SINCE_1_0 = _compared(
+_COMPARED_SINCE_1_0 = _comparison_support(
     ("2_1", UP_TO_32_BITS, LOGICAL_TYPES), ("2_0", FLOATS, LOGICAL_TYPES), ("1_0", FLOATS, (DataType.UINT32,))
 )
 _SHIFTS = levels(
@@ -192,10 +192,10 @@ ROWS: Mapping[str, Row] = {
         "1 where a < b, 0 elsewhere.", jnp.less, "jax.numpy.less", _COMPARED_SINCE_1_0
     ),
     "ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL": _comparing(
-        "1 where a >= b, 0 elsewhere.", jnp.greater_equal, "jax.numpy.greater_equal", _compared()
+        "1 where a >= b, 0 elsewhere.", jnp.greater_equal, "jax.numpy.greater_equal", _comparison_support()
     ),
     "ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL": _comparing(
-        "1 where a <= b, 0 elsewhere.", jnp.less_equal, "jax.numpy.less_equal", _compared()
+        "1 where a <= b, 0 elsewhere.", jnp.less_equal, "jax.numpy.less_equal", _comparison_support()
     ),
     "ELEMENT_WISE_BIT_SHIFT_LEFT": _of_two(
         "a with its bits moved up by b places; 0 if there are no more.",
@@ -238,7 +238,7 @@ ROWS: Mapping[str, Row] = {
         levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64), ("3_1", RANKS_1_TO_8, UP_TO_32_BITS)),
         fields={
             "min": (_Real, "a number; of integers its whole part counts, or the nearest one."),
-            "max": (_Real, "the same."),
+            "max": (_Real, "as `min`."),
         },
         in_place=("input",),
     ),
@@ -250,7 +250,7 @@ ROWS: Mapping[str, Row] = {
         fields={
             "min_max_data_type": (ScalarType, "that of `output_gradient`."),
             "min": (Scalar, "a number of that type; one of NumPy of as many bits stands for its bits."),
-            "max": (Scalar, "the same."),
+            "max": (Scalar, "as `min`."),
         },
         in_place=("input",),
         constraints=(

@@ -81,7 +81,7 @@ def cast(
     is_float = jnp.issubdtype(array.dtype, jnp.floating)
     if is_float and jnp.issubdtype(target, jnp.integer):
         wide = array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
-        return _truncated(jnp.trunc(wide), target)
+        return _truncate(jnp.trunc(wide), target)
     if target == jnp.bool_:
         return is_not_zero(array)
     if jnp.issubdtype(target, jnp.floating) and target.itemsize < 4:  # where XLA:CPU goes by way of float32
@@ -91,14 +91,18 @@ def cast(
             array = _odd_integer(array)
     rounded = narrow_apart(array, target)
     narrows = is_float and jnp.issubdtype(target, jnp.floating) and 8 <= jnp.finfo(target).bits < _bits(array)
-    return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, rounded) if narrows else rounded
+    return (
+        linear(lambda _, x: _keep_rounding(x), lambda _, cotangent, __: [cotangent])(None, rounded)
+        if narrows
+        else rounded
+    )
 
 
 def _bits(floats: jax.Array) -> int:
     return jnp.finfo(floats.dtype).bits
 
 
-def _kept(narrow: jax.Array) -> jax.Array:
+def _keep_rounding(narrow: jax.Array) -> jax.Array:
     """Keeps a rounding: XLA:GPU leaves out a cast to a narrower float and back, unless its bits change in between.
 
     Nothing changes here, but XLA cannot know.
@@ -116,7 +120,7 @@ def _odd_float(wide: jax.Array) -> jax.Array:
 
 
 def _odd_integer(whole: jax.Array) -> jax.Array:
-    """The same for integers, which keep between 16 and 24 bits if they have as many."""
+    """`_odd_float` for integers: keeps the first 16 to 24 bits, and sets the last one kept if a bit is lost."""
     for shift in range(8, 8 * whole.dtype.itemsize - 23, 8):
         rest = whole & (2**shift - 1)
         odd = whole - rest | (rest != 0).astype(whole.dtype) << shift
@@ -124,11 +128,11 @@ def _odd_integer(whole: jax.Array) -> jax.Array:
     return whole
 
 
-def _truncated(whole: jax.Array, dtype: Any) -> jax.Array:
+def _truncate(whole: jax.Array, dtype: Any) -> jax.Array:
     """Converts whole floats to integers. XLA defines no result for those that do not fit: they are clamped."""
     limits = jnp.iinfo(dtype)
     if limits.bits < 32:
-        return _truncated(jnp.clip(whole, float(limits.min), float(limits.max)), jnp.int32).astype(dtype)
+        return _truncate(jnp.clip(whole, float(limits.min), float(limits.max)), jnp.int32).astype(dtype)
     # Powers of two, which floats hold exactly, unlike the largest integer below.
     end, first = (np.asarray(float(x), whole.dtype) for x in (int(limits.max) + 1, int(limits.min)))
     fits = (whole >= first) & (whole < end)

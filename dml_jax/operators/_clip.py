@@ -75,9 +75,9 @@ def clip(
       input: any rank, any dtype of real numbers.
       min: a number that this dtype holds, to which floats are rounded, or a traced scalar of this dtype. None is no
         bound. After the first few numbers another one compiles nothing new.
-      max: the same; where it is less than `min`, it is everywhere.
+      max: as `min`; where it is less than `min`, the output is `max`.
       scale: a real number, known while tracing; left out, nothing is multiplied. See `identity` for integers.
-      bias: the same; left out, nothing is added.
+      bias: as `scale`; left out, nothing is added.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
@@ -100,7 +100,7 @@ def clip(
     array = jnp.asarray(input)
     wide = wide_type(array.dtype)
     least, most = (
-        # Of a scalar lax.clamp has no derivative (JAX 0.10 to 0.12).
+        # Broadcast: lax.clamp has no derivative for a scalar bound (JAX 0.10 to 0.12).
         np.asarray(none).astype(wide) if x is None else jnp.broadcast_to(jnp.asarray(x, wide), array.shape)
         for x, none in zip((min, max), _extremes(wide), strict=True)
     )
@@ -131,7 +131,7 @@ class ElementWiseClipDesc(OperatorDesc):
       output: the sizes of `input`.
       scale_bias: a pair of numbers, for input * scale + bias; or None.
       min: a number; of integers its whole part counts, or the nearest one.
-      max: the same; where it is less than `min`, it is everywhere.
+      max: as `min`; where it is less than `min`, the output is `max`.
 
     Raises:
       ConstraintError: a rule of `ElementWiseClipDesc.wordings()` is broken.
@@ -190,7 +190,7 @@ class ElementWiseClip1Desc(OperatorDesc):
       scale_bias: a pair of numbers, for input * scale + bias; or None.
       min_max_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
       min: a number of that type; one of NumPy of as many bits stands for its bits.
-      max: the same; where it is less than `min`, `min` is everywhere.
+      max: as `min`; where it is less than `min`, the output is `min`.
 
     Raises:
       ConstraintError: a rule of `ElementWiseClip1Desc.wordings()` is broken.

@@ -71,14 +71,14 @@ def _is_backward(x: Operands) -> bool:
     return x["direction"] in ("backward", ConvolutionDirection.BACKWARD)
 
 
-def _given(x: Operands, name: str) -> Sequence[int]:
+def _per_spatial_dimension(x: Operands, name: str) -> Sequence[int]:
     """Returns the numbers of an attribute per spatial dimension; its least ones if it is None."""
     return x[name] if x[name] is not None else [LEAST[name]] * (len(x["input"].shape) - 2)
 
 
 def windows_of(x: Operands) -> list[Windows]:
     """Returns the windows of the filter along each spatial dimension, as if FORWARD; BACKWARD is the transpose."""
-    of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
+    of_windows = (_per_spatial_dimension(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
     return [Windows(*w) for w in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
 
 
@@ -99,7 +99,7 @@ def _sums(x: Operands) -> list[range]:
 
 def _one_per_spatial_dimension(name: str) -> Rule:
     def broken_by(x: Operands) -> str | None:
-        count, spatial = len(_given(x, name)), len(x["input"].shape) - 2
+        count, spatial = len(_per_spatial_dimension(x, name)), len(x["input"].shape) - 2
         return None if count == spatial else f"there are {count} for {spatial}"
 
     text = f"{{{name}}} must have one entry per spatial dimension, {{input}}.{{rank}} - 2"
@@ -108,7 +108,7 @@ def _one_per_spatial_dimension(name: str) -> Rule:
 
 def _least(name: str) -> Rule:
     rule = each_at_least(name, LEAST[name])
-    return replace(rule, broken_by=lambda x: rule.broken_by({name: _given(x, name)}))
+    return replace(rule, broken_by=lambda x: rule.broken_by({name: _per_spatial_dimension(x, name)}))
 
 
 def _no_group_count(x: Operands) -> str | None:
@@ -160,7 +160,7 @@ def _spatial(x: Operands) -> list[range]:
     """Returns the sizes that the output may have, per spatial dimension; none if another rule is broken."""
     if any(rule.broken_by(x) for rule in (*_BEFORE, FITS)):
         return []
-    more = zip(_sums(x), _given(x, "output_padding"), strict=True)
+    more = zip(_sums(x), _per_spatial_dimension(x, "output_padding"), strict=True)
     return [range(sizes.start + n, sizes.stop + n) for sizes, n in more]
 
 
@@ -174,10 +174,10 @@ def _no_output_sizes(x: Operands) -> str | None:
     if not spatial or asked is None:
         return None
     fits = len(spatial) == len(asked) and all(n in sizes for n, sizes in zip(asked, spatial, strict=True))
-    return None if fits else f"they are {tuple(asked)}, not {_shown(spatial)}"
+    return None if fits else f"they are {tuple(asked)}, not {_format_ranges(spatial)}"
 
 
-def _shown(spatial: Sequence[range]) -> str:
+def _format_ranges(spatial: Sequence[range]) -> str:
     return " by ".join(f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" for sizes in spatial)
 
 
@@ -275,7 +275,7 @@ def convolution(
       dilations: distance between the elements of the filter, at least 1; 1 by default. One number stands for all.
       start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default. One number
         stands for all.
-      end_padding: zeros behind it, likewise.
+      end_padding: zeros after it; as `start_padding`.
       output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default. One number stands
         for all.
       output_sizes: of the output's spatial dimensions, those that are appended among them. Backward up to strides - 1
@@ -322,7 +322,7 @@ def convolution(
         "output_sizes": output_sizes,
     }
     dtype, wide = input.dtype, wide_type(input.dtype)
-    windows, zeros = windows_of(attributes), _given(attributes, "output_padding")
+    windows, zeros = windows_of(attributes), _per_spatial_dimension(attributes, "output_padding")
     sizes = [sums[0] for sums in _sums(attributes)]
     if output_sizes is not None:
         sizes = [n - more for n, more in zip(attributes["output_sizes"], zeros, strict=True)]
@@ -354,7 +354,7 @@ def _no_output(x: Operands) -> str | None:
         return None
     wanted = (x["input"].shape[0], _out_channels(x))
     fits = actual[:2] == wanted and all(n in sizes for n, sizes in zip(actual[2:], spatial, strict=True))
-    return None if fits else f"{actual} is not {wanted} by {_shown(spatial)}"
+    return None if fits else f"{actual} is not {wanted} by {_format_ranges(spatial)}"
 
 
 @dataclass(frozen=True, init=False)
@@ -367,11 +367,11 @@ class ConvolutionDesc(OperatorDesc):
       bias: (1, O, 1, ...), or None.
       output: (N, O, spatial sizes): those of `convolution`.
       mode: a `ConvolutionMode`, or its DirectML name in full or as suffix.
-      direction: a `ConvolutionDirection`, likewise.
+      direction: a `ConvolutionDirection`, named as `mode` is.
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
-      end_padding: zeros behind it.
+      end_padding: zeros after it.
       output_padding: zeros that are appended to the sums, before the bias.
       group_count: how many groups of channels there are; at least 1.
       fused_activation: an `Activation`, or None.

@@ -37,7 +37,7 @@ def cumulative_product(
     exclusive leaves out input[k] itself.
 
     Args:
-      input: rank >= 1, any dtype of numbers with 0 among them. Of bools "and" is the product.
+      input: rank >= 1, any dtype of numbers with 0 among them. The product of bools is "and".
       axis: -rank <= axis < rank of `input`.
       direction: where to start, "increasing" at the first element and "decreasing" at the last one.
       exclusive: whether the product ends before the element itself; the one that comes first is then 1.

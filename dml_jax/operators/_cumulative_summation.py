@@ -37,7 +37,7 @@ def cumulative_summation(
     exclusive leaves out input[k] itself.
 
     Args:
-      input: rank >= 1, any dtype of numbers with 0 among them. Of bools "or" is the sum.
+      input: rank >= 1, any dtype of numbers with 0 among them. The sum of bools is "or".
       axis: -rank <= axis < rank of `input`.
       direction: where to start, "increasing" at the first element and "decreasing" at the last one.
       exclusive: whether the sum ends before the element itself; the one that comes first is then 0.

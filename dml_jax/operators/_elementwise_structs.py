@@ -20,7 +20,7 @@ from ._identity import identity
 __all__ = ["Row", "structs_of", "unchanged"]
 
 
-def _widened(array: jax.Array) -> jax.Array:
+def _widen(array: jax.Array) -> jax.Array:
     return array.astype(wide_type(array.dtype))
 
 
@@ -61,7 +61,7 @@ class Row:
     in_place: tuple[str, ...] = ()
     constraints: tuple[Rule, ...] = ()
     lifted: tuple[tuple[str, Rule], ...] = ()
-    read: Callable[[jax.Array], jax.Array] = _widened
+    read: Callable[[jax.Array], jax.Array] = _widen
     write: Callable[[jax.Array, Any], jax.Array] = narrow_apart
 
 

@@ -24,10 +24,10 @@ from ._sliding_windows import (
     PerWindow,
     columns_of,
     function_rules,
-    judged,
     sliding,
     struct_rules,
     support_of,
+    windows_if_valid,
 )
 
 __all__ = ["FoldDesc", "fold"]
@@ -52,7 +52,7 @@ def _no_channels(x: Operands) -> str | None:
 
 
 def _no_windows(x: Operands) -> str | None:
-    _, wanted = columns_of(judged(x, _sizes))
+    _, wanted = columns_of(windows_if_valid(x, _sizes))
     actual = x["input"].shape[-1]
     return None if actual == wanted else f"there are {actual} for {wanted} windows"
 
@@ -95,8 +95,8 @@ def fold(
     with W = prod(window_sizes), and w and b the row-major numbers of an element of a window and of a window.
 
     Args:
-      input: [..., C * W, B], any dtype of numbers with 0 among them; a column per window, in row-major order. Of bools
-        "or" is the sum.
+      input: [..., C * W, B], any dtype of numbers with 0 among them; a column per window, in row-major order. The
+        sum of bools is "or".
       output_sizes: of the d spatial dimensions of the output, d >= 1.
       window_sizes: elements of a window along each of them; integers, at least 1. One number stands for all.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
@@ -104,7 +104,7 @@ def fold(
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach behind it, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -151,7 +151,7 @@ class FoldDesc(OperatorDesc):
       strides: elements from a window to the next one; at least 1.
       dilations: elements from one of a window to its next one; at least 1.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
 
     Raises:
       ConstraintError: a rule of `FoldDesc.wordings()` is broken.

@@ -71,9 +71,9 @@ def gather(
       indices_are_sorted: a promise that `indices` ascend in row-major order and none is negative.
       unique_indices: a promise that no two indices, after wrapping and clamping, address one slice. Indices out
         of range under "fill" are exempt. The gradient then stores instead of adding up.
-      deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
-        the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
-        2**31 elements; others are refused.
+      deterministic: if True, the gradient has the same bits in every run on the same kind of device; if False, sums of
+        floats may differ in their last bits on a GPU. It needs known sizes and fewer than 2**31 elements; otherwise
+        ConstraintError.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -97,8 +97,8 @@ def gather(
     """
     indices = jnp.asarray(indices)  # under jax.disable_jit they may be NumPy's
     axis %= input.ndim
-    behind = axis + indices.ndim
-    placed = (*range(axis), *range(behind, behind + input.ndim - 1 - axis))
+    after = axis + indices.ndim
+    placed = (*range(axis), *range(after, after + input.ndim - 1 - axis))
     return read(
         input,
         indices[..., None],
@@ -109,7 +109,7 @@ def gather(
     )
 
 
-def _gathered(x: Operands) -> tuple[int, ...] | None:
+def _gathered_sizes(x: Operands) -> tuple[int, ...] | None:
     """Returns the output sizes of GATHER before leading sizes of 1 are added or dropped; None if a rule is broken."""
     input, indices, axis, count = x["input"].sizes, x["indices"].sizes, x["axis"], x["index_dimensions"]
     if not (0 <= axis < len(input) and 0 <= count <= len(indices)):
@@ -118,13 +118,16 @@ def _gathered(x: Operands) -> tuple[int, ...] | None:
 
 
 def _gather_output(x: Operands) -> tuple[int, ...] | None:
-    sizes, rank = _gathered(x), len(x["input"].sizes)
+    sizes, rank = _gathered_sizes(x), len(x["input"].sizes)
     return None if sizes is None or GATHER_FITS.broken_by(x) else right_aligned(sizes, rank)
 
 
 _GATHERED = "{input}.{sizes}[:{axis}] + the last {index_dimensions} of {indices}.{sizes} + {input}.{sizes}[{axis}+1:]"
 GATHER_FITS = fits_rank(
-    "output", _gathered, f"{_GATHERED} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1", crop=True
+    "output",
+    _gathered_sizes,
+    f"{_GATHERED} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1",
+    crop=True,
 )
 
 

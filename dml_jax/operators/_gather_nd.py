@@ -75,9 +75,9 @@ def gather_nd(
         each batch) and no coordinate is negative.
       unique_indices: a promise that no two tuples, after wrapping and clamping, address one slice. Tuples out of
         range under "fill" are exempt. The gradient then stores instead of adding up.
-      deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
-        the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
-        2**31 elements; others are refused.
+      deterministic: if True, the gradient has the same bits in every run on the same kind of device; if False, sums of
+        floats may differ in their last bits on a GPU. It needs known sizes and fewer than 2**31 elements; otherwise
+        ConstraintError.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:

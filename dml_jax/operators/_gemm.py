@@ -47,7 +47,7 @@ class MatrixTransform(enum.IntEnum):
 FieldTransform = Annotated[MatrixTransform, named(MatrixTransform, "DML_MATRIX_TRANSFORM_")]
 
 
-def _transformed(x: Operands, name: str) -> tuple[Any, ...] | None:
+def _matrix_sizes(x: Operands, name: str) -> tuple[Any, ...] | None:
     """Returns the rows and columns of a matrix, after transposing it if asked; None if it has too few dimensions."""
     sizes = tuple(x[name].shape[-2:])
     return (sizes[::-1] if x[f"trans_{name}"] else sizes) if len(sizes) == 2 else None
@@ -55,7 +55,7 @@ def _transformed(x: Operands, name: str) -> tuple[Any, ...] | None:
 
 def product_sizes(x: Operands) -> tuple[Any, ...] | None:
     """Returns the sizes of the product; None if another rule is broken."""
-    a, b = _transformed(x, "a"), _transformed(x, "b")
+    a, b = _matrix_sizes(x, "a"), _matrix_sizes(x, "b")
     return None if a is None or b is None else (*x["a"].shape[:-2], a[0], b[1])
 
 
@@ -65,7 +65,7 @@ def _other_batch(x: Operands) -> str | None:
 
 
 def _other_inner_size(x: Operands) -> str | None:
-    a, b = _transformed(x, "a"), _transformed(x, "b")
+    a, b = _matrix_sizes(x, "a"), _matrix_sizes(x, "b")
     return None if a is None or b is None or a[1] == b[0] else f"there are {a[1]} columns and {b[0]} rows"
 
 
@@ -129,7 +129,7 @@ def gemm(
       trans_a: whether the matrices of `a` are transposed.
       trans_b: whether the matrices of `b` are transposed.
       alpha: a real number, known while tracing; it is rounded to the type that is computed in.
-      beta: the same. If it is 0, `c` is not read: its infinities and NaNs do no harm.
+      beta: as `alpha`. If it is 0, `c` is not read: its infinities and NaNs do no harm.
       activation: an `Activation`, or None.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
         It must be given where the dimension of the sums is sharded.
@@ -186,7 +186,7 @@ class GemmDesc(OperatorDesc):
       c: (..., M, N), often broadcast by strides of 0; or None.
       output: (..., M, N).
       trans_a: a `MatrixTransform`, or its DirectML name in full or as suffix.
-      trans_b: the same.
+      trans_b: as `trans_a`.
       alpha: a number that the product is multiplied with.
       beta: a number that `c` is multiplied with; without effect if `c` is None.
       fused_activation: an `Activation`, or None.

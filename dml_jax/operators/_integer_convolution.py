@@ -72,7 +72,7 @@ def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
         yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
 
 
-def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
+def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
     """The ranks of scales and zero points at the oldest feature level."""
     return tuple(below("4_0", rank_within(name, 4, 4)) for name in names)
 
@@ -149,7 +149,7 @@ class ConvolutionIntegerDesc(OperatorDesc):
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: how far the first place is before each spatial dimension.
-      end_padding: how far places may reach behind it.
+      end_padding: how far places may reach past its end.
       group_count: how many groups of channels there are; at least 1.
 
     Raises:
@@ -190,7 +190,7 @@ class ConvolutionIntegerDesc(OperatorDesc):
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
     constraints: ClassVar[tuple[Rule, ...]] = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return convolve_integers(**arrays, **_windows_and_groups(self))
@@ -209,7 +209,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       input_zero_point: one element, the data type of `input`; or None, which is 0.
       filter: (O, C / group_count, spatial sizes).
       filter_scale: FLOAT32, one element, or one for each filter, (1, O, 1, 1).
-      filter_zero_point: likewise, the data type of `filter`; or None.
+      filter_zero_point: as `filter_scale`, but with the data type of `filter`; or None.
       bias: INT32, (1, O, 1, 1), in units of input_scale * filter_scale; or None.
       output_scale: FLOAT32, one element.
       output_zero_point: one element, the data type of `output`; or None.
@@ -217,7 +217,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: how far the first place is before each spatial dimension.
-      end_padding: how far places may reach behind it.
+      end_padding: how far places may reach past its end.
       group_count: how many groups of channels there are; at least 1.
 
     Raises:
@@ -275,7 +275,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         if_given("bias", _forward(sizes_follow("bias", bias_sizes, "(1, filters, 1, ...)"))),
     )
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
-        *_lifted(*scales_of(*_ALL), *zero_points_of(*_ALL)),
+        *_older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)),
         below("5_2", rank_within("filter_scale", 3, 4)),
     )
 

@@ -36,7 +36,7 @@ from ._quantization import (
 __all__ = ["MatrixMultiplyIntegerDesc", "MatrixMultiplyIntegerToFloatDesc", "QuantizedLinearMatrixMultiplyDesc"]
 
 _RANKS = range(2, 5)
-# Of each matrix its rows, or its columns, may have a scale and a zero point each.
+# Scales and zero points may be per row of a matrix, or per column.
 _AXES = {
     "a": PerAxis(-2, "a", -2, "rows"),
     "b": PerAxis(-1, "b", -1, "columns"),
@@ -45,7 +45,7 @@ _AXES = {
 _INPUTS = ("a", "b")
 
 
-# Of the zero points and scales of a and b the sizes broadcast to those of (..., M, 1) and of (..., 1, N).
+# Zero points and scales broadcast: those of a to (..., M, 1), those of b to (..., 1, N).
 
 
 def multiply_quantized(
@@ -97,7 +97,7 @@ def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
         yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
 
 
-def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
+def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
     """The ranks of scales and zero points at older feature levels."""
     return (*(below("4_0", rank_within(name, 4, 4)) for name in names), below("5_2", rank_within("b_zero_point", 2, 4)))
 
@@ -146,7 +146,7 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
     constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_INPUTS, scaled=False))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(
         self,
@@ -171,12 +171,12 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     Args:
       a: (..., M, K).
       a_scale: FLOAT32, one element, or one for each row, (M, 1).
-      a_zero_point: likewise, the data type of `a`; or None, which is 0.
+      a_zero_point: as `a_scale`, but with the data type of `a`; or None, which is 0.
       b: (..., K, N), the same sizes before.
       b_scale: FLOAT32, one element, or one for each column, (1, N).
-      b_zero_point: likewise, the data type of `b`; or None.
+      b_zero_point: as `b_scale`, but with the data type of `b`; or None.
       output_scale: FLOAT32, one element, or one for each row, (M, 1).
-      output_zero_point: likewise, the data type of `output`; or None.
+      output_zero_point: as `output_scale`, but with the data type of `output`; or None.
       output: (..., M, N).
 
     Raises:
@@ -217,7 +217,7 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
     constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_ALL, scaled=True))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*scales_of(*_ALL), *zero_points_of(*_ALL))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return multiply_quantized(**arrays, dtype=self.output.dtype)
@@ -233,10 +233,10 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     Args:
       a: (..., M, K).
       a_scale: one element, or one for each row, (M, 1).
-      a_zero_point: likewise, the data type of `a`; or None, which is 0.
+      a_zero_point: as `a_scale`, but with the data type of `a`; or None, which is 0.
       b: (..., K, N), the sizes before and the data type of `a`.
       b_scale: one element, or one for each column, (1, N); the data type of `a_scale`.
-      b_zero_point: likewise, the data type of `a`; or None.
+      b_zero_point: as `b_scale`, but with the data type of `a`; or None.
       bias: (..., M, N), often broadcast by strides of 0; the data type of `a_scale`; or None.
       output: (..., M, N), the data type of `a_scale`.
 

@@ -71,7 +71,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """The axis keeps no sharding: the parts of one device are not behind each other."""
+    """The axis keeps no sharding: the parts of one device are not adjacent."""
     rank = x["inputs"][0].ndim
     names = [f"input {d}" for d in range(rank)]
     axis = x["axis"] % rank
@@ -114,7 +114,7 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
     return move_elements(concatenate, None, *inputs, aligned=aligned)
 
 
-def _joined(x: Operands) -> tuple[int, ...] | None:
+def _joined_sizes(x: Operands) -> tuple[int, ...] | None:
     if not x["inputs"] or not 0 <= x["axis"] < len(x["inputs"][0].sizes) or _sizes_differ(x):
         return None
     first, axis = x["inputs"][0].sizes, x["axis"]
@@ -123,7 +123,7 @@ def _joined(x: Operands) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class JoinDesc(OperatorDesc):
-    """DML_JOIN_OPERATOR_DESC: puts tensors behind each other along `axis`.
+    """DML_JOIN_OPERATOR_DESC: concatenates tensors along `axis`.
 
     Args:
       inputs: one tensor or more, of one size in all dimensions but `axis`.
@@ -161,7 +161,7 @@ class JoinDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         below_rank("axis", "output"),
         SIZES,
-        sizes_follow("output", _joined, "those of {inputs}, added up along {axis}"),
+        sizes_follow("output", _joined_sizes, "those of {inputs}, added up along {axis}"),
     )
 
     def compute_checked(self, inputs: tuple[jax.Array, ...]) -> jax.Array:

@@ -93,8 +93,8 @@ def local_response_normalization(
       local_size: elements of a region along each of its dimensions, at least 1 and below 2**32.
       cross_channel: whether a region is of channels.
       alpha: a real number, known while tracing; it is rounded to the type that is computed in.
-      beta: the same.
-      bias: the same.
+      beta: as `alpha`.
+      bias: as `alpha`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:

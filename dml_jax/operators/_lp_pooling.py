@@ -52,14 +52,14 @@ def lp_pooling(
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
-        stands for all dimensions behind the first two, [N, C].
+        stands for all dimensions after the first two, [N, C].
       p: which norm: 1 for the sum of absolute values, 2 for the Euclidean norm; at least 1.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach behind it, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
@@ -116,9 +116,9 @@ class LpPoolingDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       p: which norm; at least 1.
 
     Raises:
@@ -163,9 +163,9 @@ class LpPooling1Desc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       p: which norm; at least 1.
 

@@ -21,7 +21,7 @@ from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection,
 __all__ = ["LstmDesc"]
 
 
-def _no_bound(x: Operands) -> str | None:
+def _non_positive_clip(x: Operands) -> str | None:
     return f"it is {x['clip_threshold']}" if x["use_clip_threshold"] and not x["clip_threshold"] > 0 else None
 
 
@@ -49,7 +49,7 @@ class LstmDesc(OperatorDesc[Any]):
       peephole: (1, 1, D, 3 * H): P_i, P_o and P_f; or None, 0.
       output_sequence: (S, D, B, H), h of all steps; or None.
       output_single: (1, D, B, H), the last h that each direction came to; or None.
-      output_cell_single: (1, D, B, H), the last c that each direction came to; or None. One output at least is given.
+      output_cell_single: (1, D, B, H), the last c that each direction came to; or None.
       activation_descs: of each direction an `Activation` for f, one for g, and one for of_cell.
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
       clip_threshold: the operands of f and g are first bounded to [-clip_threshold, clip_threshold].
@@ -57,7 +57,7 @@ class LstmDesc(OperatorDesc[Any]):
       couple_input_forget: whether forget is 1 - i.
 
     Raises:
-      ConstraintError: a rule of `LstmDesc.wordings()` is broken, or an unknown direction.
+      ConstraintError: a rule of `LstmDesc.wordings()` is broken, as by three outputs of None, or an unknown direction.
       DataTypeError: a data type that DirectML does not take here.
 
     Example:
@@ -65,9 +65,9 @@ class LstmDesc(OperatorDesc[Any]):
       >>> from dml_jax import Activation, TensorDesc
       >>> from dml_jax.descs import LstmDesc
       >>> steps, weight, bias = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 4, 1), (1, 1, 1, 8)))
-      >>> add, absent = Activation("ACTIVATION_IDENTITY"), (None,) * 4
+      >>> identity, absent = Activation("ACTIVATION_IDENTITY"), (None,) * 4
       >>> tensors = (steps, weight, weight, bias, *absent, TensorDesc("FLOAT32", (3, 1, 1, 1)), None, None)
-      >>> desc = LstmDesc(*tensors, [add] * 3, "FORWARD", 0, False, False)
+      >>> desc = LstmDesc(*tensors, [identity] * 3, "FORWARD", 0, False, False)
       >>> x, only_c = np.float32([1, 2, 3]).reshape(1, 3, 1, 1), np.float32([0, 0, 0, 1]).reshape(1, 1, 4, 1)
       >>> ones = np.float32([1, 1, 1, 0, 0, 0, 0, 0]).reshape(1, 1, 1, 8)
       >>> print(desc.compute(x, only_c, 0 * only_c, ones).ravel())
@@ -99,7 +99,9 @@ class LstmDesc(OperatorDesc[Any]):
     support: ClassVar[tuple[Support, ...]] = LEVELS
     constraints: ClassVar[tuple[Rule, ...]] = (
         *struct_rules(LSTM),
-        custom("positive(clip_threshold)", "{clip_threshold} must be positive if {use_clip_threshold}", _no_bound),
+        custom(
+            "positive(clip_threshold)", "{clip_threshold} must be positive if {use_clip_threshold}", _non_positive_clip
+        ),
     )
 
     def __init__(

@@ -33,7 +33,7 @@ from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
 
-# The index of no element: that of a window which lies in the padding alone.
+# Index returned for a window that is all padding.
 NONE = np.uint32(2**32 - 1)
 MOST_PICKED = 64  # elements of a window whose derivative is chosen from slices; more take seconds to compile
 
@@ -63,26 +63,26 @@ def max_pooling(
 
     output[..., b] = max over w of input[..., b * strides + w * dilations - start_padding], where that is no padding
 
-    Of equal elements the first one counts, in row-major order; 0.0 and -0.0 are equal, and a NaN is greater than every
-    number. Padding is never chosen.
+    Among equal elements the first one in row-major order counts; 0.0 and -0.0 are equal, and a NaN is greater than
+    every number. Padding is never chosen.
 
     Args:
       input: [..., S_1, ..., S_d], any dtype of numbers that have an order, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
-        stands for all dimensions behind the first two, [N, C].
+        stands for all dimensions after the first two, [N, C].
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
         stands for all.
-      end_padding: how far windows may reach behind it, likewise.
+      end_padding: how far windows may reach past its end; as `start_padding`.
       out_sharding: sharding of both outputs on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       values: an array with the number of windows for each spatial size, and the dtype of `input`; bits arrive as they
-        are. Of a window that lies in the padding alone, the least number of the type, -inf if it has it.
-      indices: which elements of `input` these are, counted in row-major order over all of it; an array of the same
-        sizes and of uint32. Of a window in the padding alone 2**32 - 1.
+        are. For a window that is all padding the least number of the type, -inf if it has it.
+      indices: flat row-major indices into `input`; a uint32 array of the same sizes. For a window that is all padding
+        2**32 - 1.
 
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
@@ -113,52 +113,52 @@ def max_pooling(
     if 0 in spatial:
         shape = (*lead, *(w.count for w in windows))
         return jnp.full(shape, least_number(array.dtype)), jnp.full(shape, NONE)
-    values, at = (_compared if are_sliceable(windows) else _read)(array, windows)
+    values, at = (_max_by_slices if are_sliceable(windows) else _max_by_gather)(array, windows)
     before = jnp.zeros((), np.uint32)
     for d, size in enumerate(lead):
         before = before * jnp.asarray(size).astype(np.uint32) + lax.broadcasted_iota(np.uint32, at.shape, d)
     return values, jnp.where(at == NONE, at, before * np.uint32(prod(spatial)) + at)
 
 
-def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
-    """The greatest elements, and where they lie in the spatial dimensions, by their numbers in the windows."""
-    greatest, number = greatest_in_windows(lax.stop_gradient(array), windows)
-    at = _places(number, windows)
+def _max_by_slices(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
+    """Max by comparing slices, and its flat spatial index, from its offset in the window."""
+    greatest, offset = greatest_in_windows(lax.stop_gradient(array), windows)
+    at = _flat_spatial_index(offset, windows)
 
     @jax.custom_jvp
-    def values(array: jax.Array, greatest: jax.Array, number: jax.Array, at: jax.Array) -> jax.Array:
+    def values(array: jax.Array, greatest: jax.Array, offset: jax.Array, at: jax.Array) -> jax.Array:
         return greatest
 
     @values.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        (_, _, number, at), (tangent, *_) = primals, tangents
+        (_, _, offset, at), (tangent, *_) = primals, tangents
         is_small = prod(w.window for w in windows) <= MOST_PICKED and have_few_phases(windows)
-        moved = pick_in_windows(number, tangent, windows) if is_small else _values(tangent, at, windows, 0)
+        moved = pick_in_windows(offset, tangent, windows) if is_small else _gather_spatial(tangent, at, windows, 0)
         return values(*primals), moved
 
-    return values(array, greatest, number, at), at
+    return values(array, greatest, offset, at), at
 
 
-def _places(number: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """Where elements of windows lie in the spatial dimensions, as numbers modulo 2**32."""
+def _flat_spatial_index(offset: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """Converts an offset within each window to a flat spatial index (uint32, wraps)."""
     at, inner = jnp.zeros((), np.uint32), prod(w.window for w in windows)
-    for axis, w in enumerate(windows, number.ndim - len(windows)):
+    for axis, w in enumerate(windows, offset.ndim - len(windows)):
         inner //= w.window
-        within = (number.astype(np.uint32) // np.uint32(inner)) % np.uint32(w.window)
+        within = (offset.astype(np.uint32) // np.uint32(inner)) % np.uint32(w.window)
         first = (np.arange(w.count) * min(w.stride, w.padded) - w.start).astype(np.uint32)
-        first = first.reshape([-1 if d == axis else 1 for d in range(number.ndim)])
+        first = first.reshape([-1 if d == axis else 1 for d in range(offset.ndim)])
         at = at * np.uint32(w.size) + within * np.uint32(w.dilation % 2**32) + first
-    return jnp.where(number < 0, NONE, at)
+    return jnp.where(offset < 0, NONE, at)
 
 
-def _read(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
-    """The same, where windows are long or the padding is: the elements are read at the places of the greatest keys."""
-    at = _greatest(array, windows)
-    return _values(array, at, windows, least_number(array.dtype)), at
+def _max_by_gather(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
+    """`_max_by_slices` for long windows or large padding: argmax over sort keys, then a gather."""
+    at = _argmax_windows(array, windows)
+    return _gather_spatial(array, at, windows, least_number(array.dtype)), at
 
 
-def _values(array: jax.Array, at: jax.Array, windows: Sequence[Windows], none: Any) -> jax.Array:
-    """The elements at places in the spatial dimensions; at `NONE` there is `none`."""
+def _gather_spatial(array: jax.Array, at: jax.Array, windows: Sequence[Windows], none: Any) -> jax.Array:
+    """Gathers elements by flat spatial index; index `NONE` gives `none`."""
     split = array.ndim - len(windows)
     lead, spatial, others = array.shape[:split], array.shape[split:], tuple(range(split))
     is_padding = any((w.sizes_inside() == 0).any() for w in windows)
@@ -173,23 +173,23 @@ def _values(array: jax.Array, at: jax.Array, windows: Sequence[Windows], none: A
     return values.reshape(at.shape)
 
 
-def _greatest(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """Where the greatest elements lie, counted in the spatial dimensions; `NONE` where there are none.
+def _argmax_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """The flat spatial index of each window's maximum; `NONE` if the window is all padding.
 
-    Dimension by dimension, the last one first: the first of equals is then the one with the least number.
+    Reduces the last dimension first, so that ties resolve to the lowest row-major index.
     """
     key, count = order(array), len(windows)
     least = np.asarray(jnp.iinfo(key.dtype).min, key.dtype)
     spatial = array.shape[-count:]
     # From 1 on: unfolding puts 0 where there is padding, and NONE + 1 is 0.
-    number = lax.iota(np.uint32, prod(spatial)).reshape((1,) * (array.ndim - count) + spatial) + np.uint32(1)
+    index = lax.iota(np.uint32, prod(spatial)).reshape((1,) * (array.ndim - count) + spatial) + np.uint32(1)
     for d in reversed(range(count)):
         axis = array.ndim - count + d
-        numbers = unfold_axis(number, axis, windows[d])
-        keys = jnp.where(numbers > 0, unfold_axis(key, axis, windows[d]), least)
+        indices = unfold_axis(index, axis, windows[d])
+        keys = jnp.where(indices > 0, unfold_axis(key, axis, windows[d]), least)
         key = jnp.max(keys, 0)
-        number = jnp.min(jnp.where(keys == key[None], numbers - np.uint32(1), NONE), 0) + np.uint32(1)
-    return number - np.uint32(1)
+        index = jnp.min(jnp.where(keys == key[None], indices - np.uint32(1), NONE), 0) + np.uint32(1)
+    return index - np.uint32(1)
 
 
 # The structs.
@@ -204,7 +204,7 @@ def _since(level: str) -> tuple[Support, ...]:
     return tuple(Support.of(since, RANKS_4_TO_5, input=types, output_indices=indices) for since, types, indices in rows)
 
 
-def _computed(desc: OperatorDesc[Any], input: jax.Array) -> Any:
+def _compute(desc: OperatorDesc[Any], input: jax.Array) -> Any:
     values, indices = pooled(max_pooling, desc, input)
     tensor = desc.operands().get("output_indices")
     return values if tensor is None else (values, indices.astype(tensor.dtype))
@@ -218,9 +218,9 @@ class MaxPoolingDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
 
     Raises:
       ConstraintError: a rule of `MaxPoolingDesc.wordings()` is broken.
@@ -254,7 +254,7 @@ class MaxPoolingDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _computed(self, input)
+        return _compute(self, input)
 
 
 @dataclass(frozen=True)
@@ -264,11 +264,11 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
-      output_indices: the sizes of `output`; which elements of `input` were found, counted over all of it. Or None.
+      output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
 
     Raises:
       ConstraintError: a rule of `MaxPooling1Desc.wordings()` is broken.
@@ -304,7 +304,7 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
     constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=False), _WITH_INDICES)
 
     def compute_checked(self, input: jax.Array) -> Any:
-        return _computed(self, input)
+        return _compute(self, input)
 
 
 @dataclass(frozen=True)
@@ -314,11 +314,11 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
-      output_indices: the sizes of `output`; which elements of `input` were found, counted over all of it. Or None.
+      output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
 
     Raises:
@@ -356,4 +356,4 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
     constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=True), _WITH_INDICES)
 
     def compute_checked(self, input: jax.Array) -> Any:
-        return _computed(self, input)
+        return _compute(self, input)

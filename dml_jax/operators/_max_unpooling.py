@@ -35,7 +35,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """Any element may go anywhere."""
+    """The output is not sharded: any element may go anywhere."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     return Dims({"input": names, "indices": names}, ())
 
@@ -115,7 +115,7 @@ class MaxUnpoolingDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "MAX_UNPOOLING"
-    # So that no element gets the words of two numbers, where two indices are equal.
+    # Where two indices are equal, an element could get words of two numbers.
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = (
         Support.of("5_0", RANK_4, input=ALL_BUT_FLOAT64, indices=(DataType.UINT64, DataType.UINT32)),

@@ -70,7 +70,7 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
     Args:
       input: (N, C, H, W).
       scale: of each dimension 1 or the size of `input`; or None.
-      bias: the same; below feature level 5_2 both are given, or none.
+      bias: as `scale`; below feature level 5_2 both are given, or none.
       output: the sizes of `input`.
       cross_channel: whether the mean and the variance are of all channels, or of each.
       normalize_variance: whether elements are divided by their deviation.
@@ -124,7 +124,7 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     Args:
       input: any sizes.
       scale: of each dimension 1 or the size of `input`; or None. Below feature level 4_0 it has a number per channel.
-      bias: the same; below feature level 5_2 both are given, or none.
+      bias: as `scale`; below feature level 5_2 both are given, or none.
       output: the sizes of `input`.
       axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
       normalize_variance: whether elements are divided by their deviation.
@@ -182,7 +182,7 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
     Args:
       input: any sizes.
       scale: of each dimension 1 or the size of `input`; or None.
-      bias: the same.
+      bias: as `scale`.
       output: the sizes of `input`.
       axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
       use_mean: whether the mean is subtracted; if not, the variance is the mean of squares, as in RMS normalization.

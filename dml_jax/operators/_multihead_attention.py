@@ -17,7 +17,7 @@ from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, Opti
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
-from ._attention import KEPT, append, attend, numbered, split_heads, up_to_itself
+from ._attention import KEPT, append, arange_int32, attend, split_heads, up_to_itself
 from ._attention_rules import (
     HOLDS,
     OF_OTHER_RANK,
@@ -51,7 +51,7 @@ def _heads(part: str, arrays: Arrays, n: Counts) -> jax.Array | None:
     return array[:, :, :, HOLDS[name].index(part)].transpose(0, 2, 1, 3)
 
 
-def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str, Any]:
+def _add_bias(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str, Any]:
     """Adds their own parts of a bias to queries, keys and values."""
     pieces = jnp.split(bias.reshape(-1), np.cumsum(n.widths)[:-1])
     return {
@@ -60,14 +60,14 @@ def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str
     }
 
 
-def _attended(desc: Any, arrays: Arrays) -> Any:
+def _attend(desc: Any, arrays: Arrays) -> Any:
     """The outputs of a struct; it is computed in float32 and rounded once."""
     n: Any = Counts.of(desc.operands())
     dtype = desc.output.dtype
     wide = {name: x if x is None else jnp.asarray(x, wide_type(x.dtype)) for name, x in arrays.items()}
     parts: Mapping[str, Any] = {part: _heads(part, wide, n) for part in SOURCES}
     if wide["bias"] is not None:
-        parts = _biased(parts, wide["bias"], n)
+        parts = _add_bias(parts, wide["bias"], n)
     lengths = wide.get("past_sequence_lengths")
     starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
     pasts = {part: _of_rank_4(wide[past]) for part, past in PAST.items()}
@@ -77,7 +77,7 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
         parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
     )
     results = {"output": output, "output_present_key": key, "output_present_value": value}
-    outputs = [_fitted(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
+    outputs = [_fit_sizes(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
@@ -91,13 +91,15 @@ def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Arr
     terms = [] if bias is None else [bias.reshape(sizes)]
     if mask is not None:
         is_whole = desc.mask_type == MultiheadAttentionMaskType.BOOLEAN
-        is_kept = KEPT[desc.mask_type](mask.reshape(sizes) if is_whole else mask, numbered(n.keys).reshape(1, 1, 1, -1))
+        is_kept = KEPT[desc.mask_type](
+            mask.reshape(sizes) if is_whole else mask, arange_int32(n.keys).reshape(1, 1, 1, -1)
+        )
         terms.append(jnp.where(is_kept, 0, in_type_of(query, desc.mask_filter_value)))
     return terms
 
 
-def _fitted(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
-    """An array in the sizes of a tensor, which may differ by ones; a cache that is begun has zeros behind the keys."""
+def _fit_sizes(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    """An array in the sizes of a tensor, which may differ by ones; a cache that is begun has zeros after the keys."""
     room = sizes[-2] - array.shape[2] if array.ndim == 4 else 0
     padded = jnp.pad(array, ((0, 0), (0, 0), (0, room), (0, 0))) if room else array
     return padded.reshape(sizes)
@@ -130,8 +132,8 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
       mask_filter_value: a number that is added where a key does not count.
       head_count: N.
       mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix. KEY_SEQUENCE_LENGTH: a mask
-        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) says behind the last key that counts,
-        and which is the first. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
+        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) has the end, one past the last key to
+        count, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
         BOOLEAN: those count where one of (B, N, S, T) is not 0.
 
     Raises:
@@ -181,7 +183,7 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
     constraints: ClassVar[tuple[Rule, ...]] = RULES
 
     def compute_checked(self, **arrays: Any) -> Any:
-        return _attended(self, arrays)
+        return _attend(self, arrays)
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     As MULTIHEAD_ATTENTION, with G heads of keys and values: head h of the queries uses head h // (N / G) of the keys.
 
     With `past_sequence_lengths` the past is a cache of T keys. Row b of the batch has past_sequence_lengths[b] keys of
-    the past; the S new ones come behind them, in their places of the cache. Query i sees the keys of the past and the
+    the past; the S new ones come after them, in their places of the cache. Query i sees the keys of the past and the
     new ones up to number i. Lengths count as the nearest ones in [0, T - S].
 
     Args:
@@ -208,8 +210,8 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       past_value: (B, G, P, V), or the cache, (B, G, T, V); or None.
       past_sequence_lengths: (B) of INT32; or None: all keys count for every query.
       output: (B, S, N * V).
-      output_present_key: (B, G, T, D), or None. Of a cache without a past it may have room for more, which is 0.
-      output_present_value: (B, G, T, V), or None; the same.
+      output_present_key: (B, G, T, D), or None. Without a past it may be longer than the keys; the rest is 0.
+      output_present_value: (B, G, T, V), or None; as the keys.
       scale: a number that products of queries and keys are multiplied with, usually 1 / sqrt(D).
       mask_filter_value: a number that is added where a key does not count by the mask.
       query_head_count: N, a multiple of G.
@@ -272,4 +274,4 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     constraints: ClassVar[tuple[Rule, ...]] = RULES_OF_1
 
     def compute_checked(self, **arrays: Any) -> Any:
-        return _attended(self, arrays)
+        return _attend(self, arrays)

@@ -36,7 +36,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """Any device may have any of the coordinates."""
+    """The outputs are not sharded: any device may have any of the coordinates."""
     return Dims({"input": [f"input {d}" for d in range(x["input"].ndim)]}, ())
 
 
@@ -44,7 +44,7 @@ def _dims(x: Operands) -> Dims:
 def nonzero_coordinates(input: Data, *, out_sharding: OutSharding = None) -> tuple[jax.Array, jax.Array]:
     """Finds the coordinates of all elements of `input` that are not zero, in row-major order, and counts them.
 
-    coordinates[:count] are those c with input[c] != 0; the rows behind them are 0.
+    coordinates[:count] are those c with input[c] != 0; the rows after them are 0.
 
     0.0 and -0.0 are zero; subnormal numbers and NaN are not.
 
@@ -67,7 +67,7 @@ def nonzero_coordinates(input: Data, *, out_sharding: OutSharding = None) -> tup
       [[0 0]
        [1 1]]
 
-    Source: DML_NONZERO_COORDINATES_OPERATOR_DESC, which leaves rows behind the count undefined and is silent about
+    Source: DML_NONZERO_COORDINATES_OPERATOR_DESC, which leaves rows after the count undefined and is silent about
       NaN.
     """
     count, indices = numbers_set(is_not_zero(jnp.asarray(input)).reshape(-1))
@@ -133,7 +133,7 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
              [2],
              [0]], dtype=uint32))
 
-    Source: DML_NONZERO_COORDINATES_OPERATOR_DESC, which leaves rows behind the count undefined; they are 0 here. It
+    Source: DML_NONZERO_COORDINATES_OPERATOR_DESC, which leaves rows after the count undefined; they are 0 here. It
       takes `input` of one dimension and coordinates of two or more, and says in an older version that all tensors have
       one DimensionCount, which is followed here.
     """

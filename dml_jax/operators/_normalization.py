@@ -1,6 +1,6 @@
 """The arithmetic of normalizations, which DirectML's structs and ONNX's operators share.
 
-Of [1, 2, 3, 6] the mean is 3 and the variance 3.5. With an epsilon of 0.5 the numbers become [-1, -0.5, 0, 1.5].
+[1, 2, 3, 6] has the mean 3 and the variance 3.5. With an epsilon of 0.5 the numbers become [-1, -0.5, 0, 1.5].
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def normalize(
     Args:
       input: floats; those of 8 and 16 bits are computed in float32 and rounded once, at the end.
       mean: an array that broadcasts against `input`, as the next four do; None leaves it out of the formula.
-      variance: the same; without it nothing is divided.
-      scale: the same.
-      bias: the same.
-      added: the same.
+      variance: as `mean`; without it nothing is divided.
+      scale: as `mean`.
+      bias: as `mean`.
+      added: as `mean`.
       epsilon: a number that is added to the variance.
       activation: an `Activation`, or None.
     """

@@ -177,5 +177,5 @@ class OneHotDesc(OperatorDesc):
     )
 
     def compute_checked(self, indices: jax.Array, values: jax.Array) -> jax.Array:
-        # Of two or more elements the second is the one along the last dimension of more than one.
+        # The second of two or more elements lies along the last dimension of more than one.
         return one_hot(indices, values.reshape(-1)[:2], self.output.sizes[self.axis], self.axis)

@@ -82,7 +82,7 @@ def _too_few(x: Operands) -> str | None:
     return None
 
 
-def _padded(x: Operands) -> tuple[Any, ...] | None:
+def _padded_sizes(x: Operands) -> tuple[Any, ...] | None:
     if any(rule.broken_by(x) for rule in COUNTS):
         return None
     sizes = zip(x["start_padding"], x["input"].shape, x["end_padding"], strict=True)
@@ -98,7 +98,7 @@ RULES = (
     each_at_least("start_padding", 0),
     each_at_least("end_padding", 0),
     one_of("mode", get_args(Mode)),
-    representable("start_padding", _padded),
+    representable("start_padding", _padded_sizes),
     ENOUGH,
 )
 
@@ -134,7 +134,7 @@ def pad(
     Args:
       input: any rank, any dtype that JAX moves; of numbers for a constant border.
       start_padding: how many elements come before, per dimension; integers, at least 0, as large as you like.
-      end_padding: how many come behind, per dimension.
+      end_padding: how many come after it, per dimension.
       mode: the contents of the border: "constant", "edge", "reflection" or "reflect", "symmetric" or "wrap".
       value: of a constant border: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by
         default. For mode="constant" only.
@@ -171,7 +171,7 @@ def pad(
     return pad_with_value(array, jnp.asarray(value), start, end)
 
 
-SIZES = sizes_follow("output", _padded, "{start_padding} + {input}.{sizes} + {end_padding}")
+SIZES = sizes_follow("output", _padded_sizes, "{start_padding} + {input}.{sizes} + {end_padding}")
 
 
 def _below(level: str, mode: PaddingMode) -> tuple[str, Rule]:
@@ -195,7 +195,7 @@ class PaddingDesc(OperatorDesc):
       padding_value: of a CONSTANT border, rounded to 32 bits; of an integer type its whole part, or the nearest number
         that the type holds, and 0 for NaN.
       start_padding: how many elements come before, per dimension.
-      end_padding: how many come behind, per dimension.
+      end_padding: how many come after it, per dimension.
 
     Raises:
       ConstraintError: a rule of `PaddingDesc.wordings()` is broken.
@@ -260,7 +260,7 @@ class Padding1Desc(OperatorDesc):
       padding_value_data_type: the data type of the tensors.
       padding_value: of a CONSTANT border: a number that the type holds, or one of NumPy whose bits are meant.
       start_padding: how many elements come before, per dimension.
-      end_padding: how many come behind, per dimension.
+      end_padding: how many come after it, per dimension.
 
     Raises:
       ConstraintError: a rule of `Padding1Desc.wordings()` is broken.

@@ -45,13 +45,13 @@ def dims_of(x: Operands) -> Dims:
     return Dims({"input": names}, [*names[:-count], *(f"window {d}" for d in range(count))])
 
 
-def _pooled(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
+def _pooled_sizes(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
     return (*sizes[:2], *(w.count for w in windows))
 
 
 def pooling_struct_rules(*, dilated: bool, image: str = "input", windowed: str = "output") -> tuple[Rule, ...]:
     """Returns the rules of a struct, with or without Dilations; `windowed` is the tensor of an element per window."""
-    rules = struct_rules(image, windowed, _pooled, "(N, C, the number of windows along each spatial dimension)")
+    rules = struct_rules(image, windowed, _pooled_sizes, "(N, C, the number of windows along each spatial dimension)")
     return tuple(_in_struct(rule) for rule in rules if dilated or "dilations" not in rule.name)
 
 

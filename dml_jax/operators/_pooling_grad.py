@@ -29,9 +29,9 @@ class AveragePoolingGradDesc(OperatorDesc):
       input_gradient: (N, C, the windows along each spatial dimension): the gradient of the output of AVERAGE_POOLING.
       output_gradient: (N, C, H, W), or (N, C, D, H, W): the gradient of its input.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       include_padding: whether padding counts in the mean, as zeros.
 
     Raises:
@@ -81,9 +81,9 @@ class MaxPoolingGradDesc(OperatorDesc):
       input_gradient: (N, C, the windows along each spatial dimension): the gradient of its output.
       output_gradient: the sizes of `input`: the gradient of the input.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
 
     Raises:
@@ -100,7 +100,7 @@ class MaxPoolingGradDesc(OperatorDesc):
       ... ).compute(np.float32([[[[1, 5, 5]]]]), np.float32([[[[2, 4]]]])).ravel()
       Array([0., 6., 0.], dtype=float32)
 
-    Source: DML_MAX_POOLING_GRAD_OPERATOR_DESC. Of equal elements the first one of the window has the gradient.
+    Source: DML_MAX_POOLING_GRAD_OPERATOR_DESC. Among equal elements the first one of the window gets the gradient.
     """
 
     input: Input

@@ -24,7 +24,7 @@ def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def constant_power(base: jax.Array, exponent: float) -> jax.Array:
-    """The same with one exponent, which integers take for an integer if it is whole."""
+    """`power` with one known exponent; integers take a whole one as an integer."""
     is_whole = jnp.issubdtype(base.dtype, jnp.integer) and exponent.is_integer()
     if not is_whole:
         return power(base, jnp.full((), exponent, np.float32))

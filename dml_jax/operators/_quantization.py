@@ -66,11 +66,11 @@ def spread(parameter: jax.Array, sizes: Sequence[int]) -> jax.Array:
 def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
     """q - zero_point in int32, which wraps; floats in float32."""
     kind = jnp.float32 if jnp.issubdtype(q.dtype, jnp.floating) else jnp.int32
-    wide = widened(q, kind)
-    return wide if zero_point is None else wide - spread(widened(zero_point, kind), q.shape)
+    wide = _widen(q, kind)
+    return wide if zero_point is None else wide - spread(_widen(zero_point, kind), q.shape)
 
 
-def widened(q: jax.Array, kind: Any) -> jax.Array:
+def _widen(q: jax.Array, kind: Any) -> jax.Array:
     """Numbers in a wider type, those of fewer than 8 bits by way of bytes, which every device computes with."""
     return widen_apart(q, computed_type(q.dtype)).astype(kind)
 
@@ -92,13 +92,13 @@ def quotient(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 def shifted(steps: jax.Array, zero_point: jax.Array | None) -> jax.Array:
     """steps + zero_point, in float32."""
-    return steps if zero_point is None else steps + spread(widened(zero_point, jnp.float32), steps.shape)
+    return steps if zero_point is None else steps + spread(_widen(zero_point, jnp.float32), steps.shape)
 
 
 def dynamically_quantize(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The integers of all elements, by the least scale that holds them and 0; the scale and the zero point, scalars.
 
-    Of [-1, 0, 1, 2] in uint8 the scale is 3 / 255, the zero point 85, and the integers are [0, 85, 170, 255].
+    [-1, 0, 1, 2] in uint8 has the scale 3 / 255 and the zero point 85, and the integers are [0, 85, 170, 255].
     """
     limits, wide = jnp.iinfo(dtype), x.astype(jnp.float32)
     low, high = wide.min(initial=0), wide.max(initial=0)
@@ -145,8 +145,8 @@ def multiply_integers(
 
     Bytes are multiplied as int8, for which devices have instructions. With zero points p, the same in a row of a, and
     q, the same in a column of b, it is a @ b - p * (sums of columns of b) - q * (sums of rows of a) + size * p * q:
-    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17. Of weights that are NumPy's, NumPy makes the sums while JAX traces:
-    XLA would take seconds to.
+    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17. NumPy sums weights that are NumPy arrays while JAX traces: XLA would
+    take seconds to.
     """
     if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
         return jnp.matmul(*(centred(*pair) for pair in ((a, a_zero_point), (b, b_zero_point))))

@@ -45,14 +45,14 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
       input_scale: FLOAT32, one element, or one for each channel, (1, C, 1, 1).
-      input_zero_point: likewise, the data type of `input`; or None, which is 0.
+      input_zero_point: as `input_scale`, but with the data type of `input`; or None, which is 0.
       output_scale: FLOAT32, one element, or one for each channel.
-      output_zero_point: likewise, the data type of `output`; or None.
+      output_zero_point: as `output_scale`, but with the data type of `output`; or None.
       output: N, C, and the number of windows along each spatial dimension.
       strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window, likewise.
+      window_size: elements of a window along each spatial dimension.
       start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach behind it.
+      end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts.
 

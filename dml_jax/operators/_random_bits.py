@@ -99,12 +99,12 @@ def random_bits(state: Data, sizes: Sequence[int], *, out_sharding: OutSharding 
     counter, key = [state[i] for i in range(4)], (state[4], state[5])
     count = prod(sizes)
     blocks = -(-count // 4)
-    words = _philox(_advanced(counter, lax.iota(np.uint32, blocks)), key)
+    words = _philox(_add_to_counter(counter, lax.iota(np.uint32, blocks)), key)
     bits = jnp.stack(words, -1).reshape(-1)[:count].reshape(tuple(sizes))
-    return bits, jnp.stack([*_advanced(counter, np.uint32(blocks)), *key])
+    return bits, jnp.stack([*_add_to_counter(counter, np.uint32(blocks)), *key])
 
 
-def _advanced(counter: Sequence[Any], by: Any) -> list[Any]:
+def _add_to_counter(counter: Sequence[Any], by: Any) -> list[Any]:
     """Returns the words of counter + by; the sum of two words has overflown if it is less than one of them."""
     words, carry = [], jnp.asarray(by)
     for word in counter:

@@ -34,9 +34,10 @@ class Cell:
     """The arithmetic of one step.
 
     Args:
-      gates: how many there are.
-      activations: how many a direction has. Clipping bounds the operands of the first two, as in ONNX Runtime.
-      states: how many go from step to step.
+      gates: number of gates.
+      activations: number of activation functions per direction; `clip` applies to the inputs of the first two only,
+        as in ONNX Runtime.
+      states: number of carried states (1: h; 2: h, c).
       step: computes the states.
     """
 
@@ -108,7 +109,7 @@ def _lstm_step_coupled(driven: jax.Array, states: States, weights: _Weights, fun
 def _long_short_term(
     driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function], *, couples: bool
 ) -> States:
-    """`couples`: the input gate decides alone; the forget gate is 1 less the input gate."""
+    """If `couples`, forget = 1 - input."""
     (h, c), (f, g, of_cell) = states, functions
     i, o, forget, new = jnp.split(driven + weights.recurrent(h), 4, axis=-1)
     i = f(i + weights.peephole(0, c))
@@ -148,13 +149,14 @@ def recurrent_layer(
       bias: [D, 2 * gates * H]: that of `weight`, then that of `recurrence`; or None, 0.
       hidden_init: [D, B, H], or None, 0.
       cell_mem_init: [D, B, H], or None, 0; of cells with two states.
-      sequence_lengths: [B], integers; None if all rows have all steps. Inputs behind are not read, and outputs are 0.
+      sequence_lengths: [B], integers; None: every sequence has S steps. Inputs past a sequence's end are
+        ignored, outputs there are 0.
       peephole: [D, 3 * H], by which the cell is multiplied for the gates i, o and f; or None, 0.
       activations: those of the first direction, then those of the second.
       is_backward: of each direction, whether it runs from the last step of a row to the first.
       clip: the bound of the operands of activations; None if there is none.
-      product: multiplies by the transpose of a matrix; `weight` and `recurrence` may then be trees of arrays, each
-        with the dimensions D and gates * H first. None for floats.
+      product: computes x @ matrix.T. `weight` and `recurrence` may be pytrees whose leaves start with [D, gates * H];
+        None multiplies float arrays.
     """
     dtype, wide = input.dtype, wide_type(input.dtype)
     steps, batch = input.shape[:2]
@@ -167,7 +169,7 @@ def recurrent_layer(
     is_step = None
     if sequence_lengths is not None:
         is_step = jnp.arange(steps, dtype=np.int32)[:, None, None] < _within(sequence_lengths, steps)[None, :, None]
-        input = jnp.where(is_step, input, 0)  # not even a derivative reads steps behind the end
+        input = jnp.where(is_step, input, 0)  # not even a derivative reads steps past the end
     of_input, of_recurrence = (None, None) if bias is None else jnp.split(bias, 2, axis=-1)
     outputs, lasts = [], []
     for d, backward in enumerate(is_backward):
@@ -179,7 +181,7 @@ def recurrent_layer(
         state_shape = (batch, driven.shape[-1] // cell.gates)
         first = tuple(jnp.zeros(state_shape, wide) if state is None else state[d] for state in of_states)
         own = activations[d * cell.activations : (d + 1) * cell.activations]
-        functions = [_clipped(function, clip) if n < 2 else function for n, function in enumerate(own)]
+        functions = [_clip_operand(function, clip) if n < 2 else function for n, function in enumerate(own)]
         output, last = _scan(cell.step, driven, first, weights, functions, is_step, backward)
         outputs.append(output)
         lasts.append(last)
@@ -197,7 +199,7 @@ def _product(x: jax.Array, matrix: jax.Array) -> jax.Array:
     return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
 
 
-def _clipped(function: Function, clip: float | None) -> Function:
+def _clip_operand(function: Function, clip: float | None) -> Function:
     return function if clip is None else lambda x: function(jnp.clip(x, -clip, clip))
 
 
@@ -210,7 +212,7 @@ def _scan(
     is_step: jax.Array | None,
     is_backward: bool,
 ) -> tuple[jax.Array, States]:
-    """The output of all steps, 0 behind the end of a row of the batch, and the last states of the rows."""
+    """All outputs, 0 past each sequence's length, and each sequence's states after its last step."""
     driven, first, weights, is_step = varying_alike(driven, first, weights, is_step)
 
     def body(before: States, given: tuple[jax.Array, jax.Array | None]) -> tuple[States, jax.Array]:

@@ -42,7 +42,7 @@ class RecurrentNetworkDirection(enum.IntEnum):
 FieldDirection = Annotated[
     RecurrentNetworkDirection, named(RecurrentNetworkDirection, "DML_RECURRENT_NETWORK_DIRECTION_")
 ]
-# Of each direction of the network, one or two, whether it runs from the last step back.
+# Per direction of the network, one or two: whether it runs from the last step to the first.
 BACKWARD = {"forward": (False,), "backward": (True,), "bidirectional": (False, True)}
 LEVELS = (Support.of("1_0", RANK_4, input=FLOATS, sequence_lengths=(DataType.UINT32,)),)
 
@@ -59,7 +59,7 @@ class Counts:
 
     @classmethod
     def of(cls, x: Operands) -> Counts | None:
-        """Those of a function's operands, or of a struct's; None if there are none."""
+        """The counts of the operands of a function, or of a struct; None if a rank is too small."""
         input, recurrence = tuple(x["input"].shape), tuple(x["recurrence"].shape)
         both = x["direction"] in ("bidirectional", RecurrentNetworkDirection.BIDIRECTIONAL)
         if min(len(input), len(recurrence)) < 3:
@@ -69,7 +69,7 @@ class Counts:
 
 
 def sizes_of(gates: int) -> Mapping[str, tuple[str, Callable[[Counts], tuple[Any, ...]]]]:
-    """By operand, its sizes in words and by the counts."""
+    """The sizes of each operand, in words and as a function of the counts."""
     state = ("D, B, H", lambda n: (n.directions, n.batch, n.hidden))
     rows = "H" if gates == 1 else f"{gates} * H"
     return {
@@ -101,7 +101,7 @@ def sizes_rule(name: str, gates: int = 1, *, is_tensor: bool = False) -> Rule:
 
 
 def per_direction(name: str, each: int = 1) -> Rule:
-    """As many entries for each direction of the network."""
+    """The rule that an attribute has `each` entries per direction of the network."""
     word, entries = {1: ("one", "entry"), 2: ("two", "entries"), 3: ("three", "entries")}[each]
 
     def broken_by(x: Operands) -> str | None:
@@ -113,7 +113,7 @@ def per_direction(name: str, each: int = 1) -> Rule:
 
 
 def struct_rules(cell: Cell) -> tuple[Rule, ...]:
-    """Those of a struct; the tensors of a second state are those of LSTM alone."""
+    """The rules of a struct; only LSTM has tensors of a second state."""
     of_lstm = ("cell_mem_init", "peephole", "output_cell_single")
     tensors = [name for name in sizes_of(cell.gates) if cell.states == 2 or name not in of_lstm]
     outputs = [name for name in tensors if name.startswith("output")]

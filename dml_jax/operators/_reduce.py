@@ -118,14 +118,14 @@ def _not_one_axis(x: Operands) -> str | None:
     return None if count == 1 or x["function"] not in _PLACES else f"there are {count}"
 
 
-def _reduced(x: Operands) -> tuple[Any, ...]:
+def _reduced_sizes(x: Operands) -> tuple[Any, ...]:
     axes = _axes(x)
     return tuple(1 if d in axes else n for d, n in enumerate(x["input"].shape))
 
 
 def _too_many_indices(x: Operands) -> str | None:
     """XLA ends the process if there are so many, even where another size is 0."""
-    sizes = _reduced(x)
+    sizes = _reduced_sizes(x)
     size = prod(n for n in sizes if isinstance(n, int) and n) * np.dtype(np.uint32).itemsize
     return f"the sizes are {sizes}" if size >= 2**63 and x["function"] in _PLACES else None
 
@@ -169,8 +169,7 @@ def reduce(
 
     Args:
       input: any rank, any dtype of numbers with 0 among them; floats for "average", "l2", "log_sum" and
-        "log_sum_exp". Of complex numbers there are "sum" and "multiply" only. Of bools "or" is the sum and "and" the
-        product.
+        "log_sum_exp". Complex numbers have "sum" and "multiply" only. The sum of bools is "or", their product "and".
       function: the name of the reduction.
       axes: dimensions, -rank <= axis < rank, each once; one for "argmax" and "argmin". All by default.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
@@ -213,7 +212,7 @@ def reduce(
 
 _F_AND_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
 _F_AND_INDICES = (*FLOATS, *INDEX_TYPES)
-# Of each group of functions: level, dimensions, data types, and those of indices.
+# Per group of functions: feature level, ranks, data types, and data types of indices.
 _TABLES: dict[tuple[str, ...], Sequence[tuple[Any, ...]]] = {
     ("ARGMAX", "ARGMIN"): (
         ("4_1", RANKS_1_TO_8, ALL_BUT_FLOAT64, INDEX_TYPES),
@@ -308,7 +307,7 @@ class ReduceDesc(OperatorDesc):
         custom("below_rank(axes)", "every one of {axes} must be in [0, {input}.{rank})", _beyond_rank),
         DISTINCT,
         custom("one_axis(axes)", "{axes} must be a single axis if {function} is ARGMAX or ARGMIN", _several_axes),
-        sizes_follow("output", _reduced, "{input}.{sizes}, but 1 along {axes}"),
+        sizes_follow("output", _reduced_sizes, "{input}.{sizes}, but 1 along {axes}"),
         Rule(
             "same_type(output)",
             "{output}.{dtype} must equal {input}.{dtype} unless {function} is ARGMAX or ARGMIN",

@@ -76,7 +76,7 @@ class Axis:
         return max(self.size, self.count * kernel.reach(float(self.scale))) >= LONGEST
 
     def interpolation(self, kernel: Kernel) -> Interpolation:
-        """Which elements make those of the output, and how much of each."""
+        """The elements that make each element of the output, and their weights."""
         if isinstance(self.scale, Fraction):
             x = exact_positions(self.count, self.scale, self.before, self.after).coordinates
         else:
@@ -109,8 +109,8 @@ def _axes(x: Operands) -> tuple[Axis, ...] | None:
     return tuple(Axis(*row) for row in zip(*columns, strict=True))
 
 
-def _counted(offsets: str) -> Rule:
-    """Returns a number for each dimension, of one number for all or of several."""
+def _one_or_per_dimension(offsets: str) -> Rule:
+    """The rule that offsets are one number for all dimensions, or one per dimension."""
 
     def broken_by(x: Operands) -> str | None:
         count, rank = len(_per_dimension(x[offsets], len(x["input"].shape))), len(x["input"].shape)
@@ -162,7 +162,7 @@ def _too_long(x: Operands) -> str | None:
 
 POSITIVE = custom("positive(scales)", "every one of {scales} must be a positive number in float32", _not_positive)
 SCALES = one_per_dimension("scales", "input")
-# Of DirectML's struct: its weights are published nowhere.
+# For DirectML's struct, whose antialiasing weights are not published.
 UNFILTERED = custom(
     "unfiltered(antialiased)",
     "{antialiased} must be False if a scale below 0.5 shrinks a dimension linearly",
@@ -173,7 +173,7 @@ RULES = (
     one_per_dimension("sizes", "input"),
     each_at_least("sizes", 0),
     if_given("scales", SCALES),
-    *map(_counted, OFFSETS),
+    *map(_one_or_per_dimension, OFFSETS),
     if_given("scales", POSITIVE),
     *map(_finite, OFFSETS),
     one_of("mode", get_args(ResampleMode)),
@@ -202,7 +202,7 @@ RULES = (
 )
 
 
-def _resampled(x: Operands) -> Iterator[tuple[int, Interpolation]]:
+def _changed_axes(x: Operands) -> Iterator[tuple[int, Interpolation]]:
     """Returns the dimensions that change."""
     kernel = _kernel(x)
     for d, axis in enumerate(_axes(x) or ()):
@@ -213,7 +213,7 @@ def _resampled(x: Operands) -> Iterator[tuple[int, Interpolation]]:
 def _dims(x: Operands) -> Dims:
     """A dimension keeps its sharding if it does not change, or if its elements are repeated on the same device."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
-    mixed = {d for d, of_axis in _resampled(x) if not of_axis.repeats}
+    mixed = {d for d, of_axis in _changed_axes(x) if not of_axis.repeats}
     return Dims({"input": names}, [f"resampled {name}" if d in mixed else name for d, name in enumerate(names)])
 
 
@@ -244,8 +244,8 @@ def resample(
     Args:
       input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for the others.
       sizes: of the output, any: `scales` that make more are cut off at them, and missing elements repeat the edge.
-      scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
-        By default those of the sizes, sizes / input.sizes, exactly.
+      scales: one per dimension, positive; they may be infinite. A dimension of scale 1 whose size stays is copied. By
+        default sizes / input.sizes, exactly.
       mode: how elements are made: "nearest" copies bits; "linear" and "cubic" compute narrow types in float32 and round
         once, integers to the nearest one of the type, halves to even.
       input_pixel_offsets: a number, or one per dimension; 0.5 aligns centres, 0 with `output_pixel_offsets` of 0 edges.
@@ -295,7 +295,7 @@ def resample(
     }
     if 0 in sizes:
         return jnp.asarray(input).reshape(-1)[:0].reshape(sizes)
-    return interpolate(input, dict(_resampled(operands)))
+    return interpolate(input, dict(_changed_axes(operands)))
 
 
 COUNT = "DimensionCount"

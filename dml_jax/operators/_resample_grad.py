@@ -32,7 +32,7 @@ LAW = struct_law("output_gradient")
 RANKS = range(1, 5)
 
 
-def _transposed(
+def _transpose_resample(
     desc: ResampleGradDesc | ResampleGrad1Desc, gradient: jax.Array, direction: AxisDirection | None = None
 ) -> jax.Array:
     """Transposes RESAMPLE1 or RESAMPLE2 from the sizes of the output to those of the input."""
@@ -104,7 +104,7 @@ class ResampleGradDesc(OperatorDesc):
         set_fields(self, input_gradient, output_gradient, interpolation_mode, scales, *offsets)
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
-        return _transposed(self, input_gradient)
+        return _transpose_resample(self, input_gradient)
 
 
 @dataclass(frozen=True, init=False)
@@ -166,4 +166,4 @@ class ResampleGrad1Desc(OperatorDesc):
         set_fields(self, input_gradient, output_gradient, interpolation_mode, rounding_direction, scales, *offsets)
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
-        return _transposed(self, input_gradient, self.rounding_direction)
+        return _transpose_resample(self, input_gradient, self.rounding_direction)

@@ -127,7 +127,7 @@ def rnn(
 
     Returns:
       sequence, [S, D, B, H], the states of all steps, each at its step; and single, [1, D, B, H], the last one that
-      each direction came to, which for a row of no steps is that of `hidden_init`. Of the dtype of `input`.
+      each direction came to, which for a row of no steps is that of `hidden_init`. Both have the dtype of `input`.
 
     Raises:
       ConstraintError: sizes that do not fit each other, not an activation per direction, or one for other operators.
@@ -145,7 +145,7 @@ def rnn(
       >>> print(sequence.ravel(), single.ravel())
       [321.  32.   3.] [321.]
 
-    Source: DML_RNN_OPERATOR_DESC, which says neither what OutputSequence holds behind the end of a sequence, nor where
+    Source: DML_RNN_OPERATOR_DESC, which says neither what OutputSequence holds after the end of a sequence, nor where
       the backward direction begins then; both are here as in ONNX.
     """
     is_backward = BACKWARD[direction]

@@ -106,9 +106,10 @@ def roi_align(
       spatial_scales: the factors of y and of x coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
-      out_of_bounds_value: of a sample more than 1 before the first pixel or behind the last one; others read that.
+      out_of_bounds_value: value of a sample more than 1 before the first pixel or after the last one; nearer ones read
+        that pixel.
       minimum_samples: of an element along each dimension; at least 1.
-      maximum_samples: likewise; None for as many as a region as large as the picture needs, which no number exceeds.
+      maximum_samples: as `minimum_samples`; None, or more, for as many as a region as large as the picture needs.
       align_corners: whether the first and the last sample lie on the corners: the length is divided by width * n - 1,
         and where that is 0, the sample lies in the middle.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
@@ -148,7 +149,7 @@ def roi_align(
         return sampled[axis].low[:, None] + steps * sampled[axis].length[:, None] - input_pixel_offset
 
     def sample(number: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The values of the samples of that number, and which regions have so many."""
+        """The values of one sample of each element, and which regions have that sample."""
         each = [place.astype(corners.dtype) for place in (number // most[1], number % most[1])]
         read = nearest if mode == "nearest" else linear
         values, is_inside = read(pixels, pictures, positions(0, each[0]), positions(1, each[1]), wide)
@@ -215,7 +216,7 @@ class RoiAlignDesc(OperatorDesc):
       spatial_scale_y: the factor of y coordinates.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.
       minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
 
     Raises:
       ConstraintError: a rule of `RoiAlignDesc.wordings()` is broken.
@@ -263,7 +264,7 @@ class RoiAlign1Desc(OperatorDesc):
       output_pixel_offset: how far samples lie before the start of their part of the region.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.
       minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
 
     Raises:

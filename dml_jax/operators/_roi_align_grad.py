@@ -54,7 +54,7 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
 
     Raises:
@@ -89,7 +89,7 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
         Support.of("4_1", RANK_4, input_gradient=FLOATS, batch_indices=(DataType.UINT32,)),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (
-        # Of one type, where the first tensor is left out.
+        # All of one type; the first tensor may be left out.
         same_dtype("roi", "input_gradient"),
         if_given("output_gradient", same_dtype("output_gradient", "input_gradient")),
         if_given("output_roi_gradient", same_dtype("output_roi_gradient", "input_gradient")),

@@ -92,7 +92,7 @@ def roi_pooling(
     """
     wide = wide_type(input.dtype)
     numbers = jnp.asarray(rois, wide)
-    corners = _rounded(numbers[:, 1:] * np.asarray(spatial_scale, wide))
+    corners = _round_half_away(numbers[:, 1:] * np.asarray(spatial_scale, wide))
     height, width = output_sizes
     rows = _cells(corners[:, 1], corners[:, 3], input.shape[2], height)
     columns = _cells(corners[:, 0], corners[:, 2], input.shape[3], width)
@@ -100,23 +100,23 @@ def roi_pooling(
     def region(given: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         picture, rows, columns = given
         pixels = lax.dynamic_index_in_dim(jnp.asarray(input), picture, keepdims=False).astype(wide)[:, None]
-        maxima = _greatest(pixels, rows[None, :, :, None], 2)
-        return _greatest(maxima[:, :, None], columns[None, None], 3)
+        maxima = _masked_max(pixels, rows[None, :, :, None], 2)
+        return _masked_max(maxima[:, :, None], columns[None, None], 3)
 
     maxima = lax.map(region, (numbers[:, 0].astype(np.int32), rows, columns))
     is_empty = ~(rows.any(-1)[:, None, :, None] & columns.any(-1)[:, None, None, :])
     return narrow_apart(jnp.where(is_empty, 0, maxima), input.dtype)
 
 
-def _rounded(x: jax.Array) -> jax.Array:
-    """The nearest integers, of halves the ones away from 0; those of far numbers are far."""
+def _round_half_away(x: jax.Array) -> jax.Array:
+    """Rounds to the nearest integer, halves away from 0, within [-FARTHEST, FARTHEST]."""
     whole = jnp.trunc(x)
     away = jnp.where(jnp.abs(x - whole) >= 0.5, jnp.sign(x), 0)
     return jnp.clip(whole + away, -FARTHEST, FARTHEST).astype(np.int32)
 
 
 def _cells(first: jax.Array, last: jax.Array, size: int, cells: int) -> jax.Array:
-    """Of each region and cell along one dimension, which pixels it has."""
+    """bool[regions, cells, size]: which pixels each cell of each region has, along one dimension."""
     count = jnp.maximum(last - first + 1, 1)[:, None]
     cell, pixel = np.arange(cells, dtype=np.int32)[None], np.arange(size, dtype=np.int32)[None, None]
     # floor(cell * count / cells) and ceil((cell + 1) * count / cells), whose products could be too large.
@@ -126,7 +126,7 @@ def _cells(first: jax.Array, last: jax.Array, size: int, cells: int) -> jax.Arra
     return (start[..., None] <= pixel) & (pixel < end[..., None])
 
 
-def _greatest(x: jax.Array, is_counted: jax.Array, axis: int) -> jax.Array:
+def _masked_max(x: jax.Array, is_counted: jax.Array, axis: int) -> jax.Array:
     return lax.squeeze(extreme(jnp.where(is_counted, x, -np.inf), (axis,), "greatest"), [axis])
 
 

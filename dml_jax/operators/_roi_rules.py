@@ -10,7 +10,7 @@ from ._reduce import ReduceFunction
 __all__ = ["PICTURES", "height_and_width", "since", "struct_rules"]
 
 
-# Of functions.
+# Rules of functions.
 
 
 def _no_pictures(x: Operands) -> str | None:
@@ -33,7 +33,7 @@ def height_and_width(name: str) -> Rule:
     return custom(f"height_and_width({name})", f"{{{name}}} must be two numbers, of height and width", broken_by)
 
 
-# Of structs.
+# Rules of structs.
 
 
 def _leading(name: str, sizes: tuple[int | None, ...], text: str, resampled: str) -> Rule:

@@ -32,16 +32,16 @@ class Sampled:
         return (self.last - self.first) * np.asarray(self.scale, self.first.dtype)
 
     def most(self, least: int, most: int | None) -> int:
-        """Of all regions the most samples of an element: no more than one of the size of the picture has."""
+        """The most samples that an element of any region has: as many as if the region were the whole picture."""
         whole = -(-self.size // self.elements)
         return max(least, whole if most is None else min(most, whole))
 
     def counts(self, least: int, most: int) -> jax.Array:
-        """Of each region the samples of an element."""
+        """The number of samples of an element, per region."""
         return jnp.clip(jnp.ceil(lax.stop_gradient(self.length) / self.elements), least, most)
 
     def steps(self, number: jax.Array, counts: jax.Array, offset: float, align_corners: bool) -> jax.Array:
-        """Where the sample of that number of each element lies, as a part of the length."""
+        """The position of sample `number` of each element, as a fraction of the length."""
         samples = jnp.arange(self.elements, dtype=counts.dtype)[None] * counts[:, None] + number
         whole = (self.elements * counts)[:, None]
         shifted = samples - np.asarray(offset, counts.dtype)

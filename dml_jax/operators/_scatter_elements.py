@@ -80,9 +80,9 @@ def scatter_elements(
       unique_indices: a promise that no two updates, after wrapping and clamping, address one element. Dropped ones
         are exempt.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative.
-      deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
-        one kind of device, whatever the indices. For known sizes and fewer than 2**31 elements, as is the derivative of
-        "mul"; others are refused.
+      deterministic: if True, sums, products and gradients of floats have the same bits in every run on the same kind of
+        device. This, like the derivative of "mul", needs known sizes and fewer than 2**31 elements; otherwise
+        ConstraintError.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.index_rule import indexed_axes_not_empty
-from ..core.indices.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
+from ..core.indices.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit, with_hint
 from ..core.indices.promises import Promises
 from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
@@ -32,7 +32,7 @@ RULES = (
     REDUCTION,
     REDUCIBLE,
     WRITE_MODE,
-    hinted(sizes_follow("updates", slices, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]")),
+    with_hint(sizes_follow("updates", slices, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]")),
     indexed_axes_not_empty(lambda x: range(tuple_size(x))),
 )
 
@@ -83,9 +83,9 @@ def scatter_nd(
         are exempt.
       indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, and no coordinate is
         negative.
-      deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
-        one kind of device, whatever the indices. For known sizes and fewer than 2**31 elements, as is the derivative of
-        "mul"; others are refused.
+      deterministic: if True, sums, products and gradients of floats have the same bits in every run on the same kind of
+        device. This, like the derivative of "mul", needs known sizes and fewer than 2**31 elements; otherwise
+        ConstraintError.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -162,13 +162,13 @@ class ScatterNDDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (*slice_rules("updates"), same_sizes("output", "input"))
 
     def compute_checked(self, input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
-        return self._scattered(input, indices, updates)
+        return self._scatter(input, indices, updates)
 
     def compute_words(self, input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
-        return self._scattered(input, indices, updates, 2)
+        return self._scatter(input, indices, updates, 2)
 
-    def _scattered(self, input: jax.Array, indices: jax.Array, updates: jax.Array, *inner: int) -> jax.Array:
-        """The operator on elements of the shape `inner`."""
+    def _scatter(self, input: jax.Array, indices: jax.Array, updates: jax.Array, *inner: int) -> jax.Array:
+        """Runs scatter_nd on elements with trailing dimensions `inner`: (2,) for 64-bit data as two 32-bit words."""
         real_input = input.reshape(*self.input.sizes[-self.input_dimension_count :], *inner)
         real_indices = indices.reshape(self.indices.sizes[-self.indices_dimension_count :])
         real_updates = updates.reshape((*(slices(self.operands()) or ()), *inner))

@@ -13,7 +13,16 @@ from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
 from ..core.structs.fields import counted_by
 from ..lowering.plain.windows import Windows
 
-__all__ = ["FieldInts", "PerWindow", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
+__all__ = [
+    "FieldInts",
+    "PerWindow",
+    "columns_of",
+    "function_rules",
+    "sliding",
+    "struct_rules",
+    "support_of",
+    "windows_if_valid",
+]
 
 # The least number of each attribute, which is its default.
 _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
@@ -53,7 +62,7 @@ _COUNTS = tuple(map(_one_per_window, _OTHERS))
 _NUMBERS = tuple(map(_at_least, _LEAST))
 
 
-def judged(x: Operands, sizes_of: SizesOf) -> list[Windows]:
+def windows_if_valid(x: Operands, sizes_of: SizesOf) -> list[Windows]:
     """Returns the windows; none if another rule is broken."""
     sizes = sizes_of(x)
     broken = sizes is None or len(sizes) != len(x[_SIZES]) or any(rule.broken_by(x) for rule in (*_COUNTS, *_NUMBERS))
@@ -62,7 +71,7 @@ def judged(x: Operands, sizes_of: SizesOf) -> list[Windows]:
 
 def _fit(sizes_of: SizesOf) -> Rule:
     def broken_by(x: Operands) -> str | None:
-        for d, w in enumerate(judged(x, sizes_of)):
+        for d, w in enumerate(windows_if_valid(x, sizes_of)):
             if not isinstance(w.size, int):
                 return f"spatial dimension {d} is symbolic, {w.size}"
             if w.span > w.padded:
@@ -84,7 +93,7 @@ def function_rules(
     """
 
     def too_large(x: Operands) -> str | None:
-        windows = judged(x, sizes_of)
+        windows = windows_if_valid(x, sizes_of)
         if not windows:
             return None
         sizes = [n for n in output_sizes(x, windows) if isinstance(n, int)]
@@ -92,7 +101,7 @@ def function_rules(
         return f"one would be {most}" if most >= 2**63 else None
 
     def too_many(x: Operands) -> str | None:
-        most = max((w.window * w.count for w in judged(x, sizes_of)), default=0)
+        most = max((w.window * w.count for w in windows_if_valid(x, sizes_of)), default=0)
         return f"they have {most}" if most >= 2**31 else None
 
     return (
@@ -134,7 +143,7 @@ def struct_rules(
         return None if 1 <= count == rank - 2 else f"there are {count} and the image has {rank} dimensions"
 
     def sizes(x: Operands) -> tuple[int, ...] | None:
-        windows = judged(x, spatial)
+        windows = windows_if_valid(x, spatial)
         return None if not windows or fits.broken_by(x) else law(x[image].sizes, windows)
 
     fits = _fit(spatial)

@@ -23,11 +23,11 @@ __all__ = ["TileDesc", "tile"]
 COUNT = one_per_dimension("repeats", "input")
 
 
-def _tiled(x: Operands) -> tuple[int, ...] | None:
+def _tiled_sizes(x: Operands) -> tuple[int, ...] | None:
     return None if COUNT.broken_by(x) else tuple(n * r for n, r in zip(x["input"].shape, x["repeats"], strict=True))
 
 
-RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled))
+RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled_sizes))
 
 
 def _dims(x: Operands) -> Dims:
@@ -106,7 +106,7 @@ class TileDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         COUNT,
         each_at_least("repeats", 1),
-        sizes_follow("output", _tiled, "{input}.{sizes} * {repeats}"),
+        sizes_follow("output", _tiled_sizes, "{input}.{sizes} * {repeats}"),
     )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:

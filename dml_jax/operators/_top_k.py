@@ -66,7 +66,7 @@ def top_k(
 ) -> tuple[jax.Array, jax.Array]:
     """Finds the `k` greatest elements of `input` along `axis`, the greatest first, or the least, the least first.
 
-    Of equal elements the one with the lower index comes first, whatever the direction; 0.0 and -0.0 are equal. NaNs are
+    Among equal elements the lower index comes first, whatever the direction; 0.0 and -0.0 are equal. NaNs are
     equal to each other and greater than every number.
 
     Args:
@@ -137,7 +137,7 @@ _STRUCT_RULES = (
 )
 
 
-def _computed(
+def _compute(
     input: jax.Array, index: TensorDesc, axis: int, k: int, direction: DirectionName
 ) -> tuple[jax.Array, jax.Array]:
     values, indices = top_k(input, axis, k, direction=direction)
@@ -188,7 +188,7 @@ class TopKDesc(SeveralOutputs):
     constraints: ClassVar[tuple[Rule, ...]] = _STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _computed(input, self.output_index, self.axis, self.k, "decreasing")
+        return _compute(input, self.output_index, self.axis, self.k, "decreasing")
 
 
 @dataclass(frozen=True, init=False)
@@ -245,4 +245,4 @@ class TopK1Desc(SeveralOutputs):
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
         direction = direction_of(self.axis_direction)
-        return _computed(input, self.output_index, self.axis, self.k, direction)
+        return _compute(input, self.output_index, self.axis, self.k, direction)

@@ -84,7 +84,7 @@ _FLOATS_SINCE_2_1 = levels(("3_0", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS
 
 
 def _tests(level: str, output: tuple[DataType, ...]) -> tuple[Support, ...]:
-    """Of floats, with integers of their own as the result."""
+    """Support of tests such as IS_NAN: floats in, data types of `output` out."""
     rows = ("3_0", RANKS_1_TO_8), (level, RANK_4)
     return tuple(Support.of(since, ranks, input=FLOATS, output=output) for since, ranks in rows)
 

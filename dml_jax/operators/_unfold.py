@@ -70,12 +70,12 @@ def unfold(
     Args:
       input: [..., C, S_1, ..., S_d], any dtype that has a zero.
       window_sizes: elements of a window along each of the d spatial dimensions, d >= 1; integers, at least 1. One
-        number stands for all dimensions behind the first two, [N, C].
+        number stands for all dimensions after the first two, [N, C].
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
       start_padding: zeros before each spatial dimension, at least 0; 0 by default. One number stands for all.
-      end_padding: zeros behind it, likewise.
+      end_padding: zeros after it; as `start_padding`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -122,7 +122,7 @@ class UnfoldDesc(OperatorDesc):
       strides: elements from a window to the next one; at least 1.
       dilations: elements from one of a window to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
-      end_padding: zeros behind it.
+      end_padding: zeros after it.
 
     Raises:
       ConstraintError: a rule of `UnfoldDesc.wordings()` is broken.

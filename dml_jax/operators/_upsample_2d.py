@@ -37,7 +37,7 @@ def _grown(x: Operands) -> list[tuple[int, int]]:
     return [(rank - 2 + i, n) for i, n in enumerate(x["scale_size"]) if n != 1]
 
 
-def _enlarged(x: Operands) -> tuple[Any, ...] | None:
+def _enlarged_sizes(x: Operands) -> tuple[Any, ...] | None:
     """Returns the sizes of the output; None if another rule is broken."""
     shape = tuple(x["input"].shape)
     if len(shape) < 2 or _not_two(x):
@@ -45,19 +45,19 @@ def _enlarged(x: Operands) -> tuple[Any, ...] | None:
     return (*shape[:-2], *(n * s for n, s in zip(shape[-2:], x["scale_size"], strict=True)))
 
 
-def _interpolated(x: Operands) -> list[Any]:
+def _interpolated_sizes(x: Operands) -> list[Any]:
     """Returns the sizes that interpolation makes; none if another rule is broken."""
-    sizes = _enlarged(x)
+    sizes = _enlarged_sizes(x)
     return [sizes[d] for d, _ in _grown(x)] if sizes and x["mode"] == "linear" else []
 
 
 def _unknown(x: Operands) -> str | None:
-    are_known = all(isinstance(n, int) for n in _interpolated(x))
+    are_known = all(isinstance(n, int) for n in _interpolated_sizes(x))
     return None if are_known else f"they are {tuple(x['input'].shape)} and {x['scale_size']}"
 
 
 def _too_long(x: Operands) -> str | None:
-    known = [n for n in _interpolated(x) if isinstance(n, int)]
+    known = [n for n in _interpolated_sizes(x) if isinstance(n, int)]
     return f"one has {max(known)}" if max(known, default=0) >= 2**31 else None
 
 
@@ -68,7 +68,7 @@ RULES = (
     MODE,
     interpolable("input"),
     custom("known(input)", "{input}.{sizes} and {scale_size} must be known while tracing to be interpolated", _unknown),
-    representable("scale_size", _enlarged),
+    representable("scale_size", _enlarged_sizes),
     custom("short", "a dimension that is interpolated must have fewer than 2**31 elements", _too_long),
 )
 
@@ -129,7 +129,7 @@ def upsample_2d(
     return interpolate(input, {d: linear_interpolation(coordinates[d], n) for d, n in sizes.items()})
 
 
-def _described(x: Operands) -> tuple[int, ...] | None:
+def _struct_output_sizes(x: Operands) -> tuple[int, ...] | None:
     sizes, size = x["input"].sizes, x["scale_size"]
     return None if len(sizes) < 2 else (*sizes[:-2], sizes[-2] * size.height, sizes[-1] * size.width)
 
@@ -175,7 +175,9 @@ class Upsample2DDesc(OperatorDesc):
     support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
     constraints: ClassVar[tuple[Rule, ...]] = (
         custom("positive(scale_size)", "{scale_size}.Width and .Height must be at least 1", _not_enlarged),
-        sizes_follow("output", _described, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"),
+        sizes_follow(
+            "output", _struct_output_sizes, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"
+        ),
     )
 
     def __init__(

@@ -18,7 +18,7 @@ from .arrays import CONCRETE
 
 __all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]
 
-# Of any Python or NumPy type; an array has no dimensions, and the type of the data if it is traced.
+# A number of any Python or NumPy type; an array is 0-d, and if traced it has the dtype of the data.
 Number = complex | np.generic | np.ndarray | jax.Array
 # Those that are the same number where they are equal, but for zeros: -0.0 equals 0.0, in parts of complex numbers too.
 _REAL = {int, float} | {type(np.zeros((), code)[()]) for code in np.typecodes["AllInteger"] + np.typecodes["Float"]}
@@ -38,7 +38,7 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
         """
         if mode == needed:
             value = 0 if fill_value is None else fill_value
-            if type(value) is int and not value and _held_cached(value, input.dtype) is not None:
+            if type(value) is int and not value and _as_dtype_cached(value, input.dtype) is not None:
                 return None
             return as_known_number(operator, name, value, input, "a number (0 if not given)")
         is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
@@ -59,7 +59,7 @@ def as_number(operator: str, name: str, value: Any, like: Any, what: str = "a nu
     dtype = getattr(like, "dtype", like)
     if _is_traced(value, dtype):
         return lax.convert_element_type(value, dtype)  # a traced Python number has a weak type, the result has none
-    number = _held_cached(value, dtype) if _is_plain(value) else _held(value, dtype)
+    number = _as_dtype_cached(value, dtype) if _is_plain(value) else _as_dtype_if_exact(value, dtype)
     if number is not None:
         return number
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
@@ -117,7 +117,7 @@ FEW = 8
 def _know(key: tuple[Any, ...], value: Any) -> KnownNumber | None:
     """Keeps a number; returns None for one that the dtype does not hold, for NaN, and if there are a few already."""
     dtype, count = key[-1], sum(other[:2] == key[:2] for other in tuple(_KNOWN))
-    number = _held(value, dtype) if count < FEW and value == value else None
+    number = _as_dtype_if_exact(value, dtype) if count < FEW and value == value else None
     return None if number is None else _KNOWN.setdefault(key, KnownNumber(number.tobytes(), dtype))
 
 
@@ -126,19 +126,19 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _REAL and bool(value or type(value) is int)
 
 
-def _held(value: Any, dtype: Any) -> np.ndarray | None:
+def _as_dtype_if_exact(value: Any, dtype: Any) -> np.ndarray | None:
     """Returns a number as a 0-d array of a dtype, or None if the dtype cannot hold it."""
     if type(value) is int and not -(2**63) <= value < 2**64:  # of which NumPy makes no number
         value = float(value) if jnp.issubdtype(dtype, jnp.inexact) and abs(value) < 2**1023 else None
     number = _as_number(value)
     if number is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return None
-    converted = _converted(number, dtype)
+    converted = _convert(number, dtype)
     return converted if _holds(converted, number) else None
 
 
-# The same number is given again and again, to small calls.
-_held_cached = lru_cache(maxsize=1024, typed=True)(_held)
+# Cached, as small calls pass one number again and again.
+_as_dtype_cached = lru_cache(maxsize=1024, typed=True)(_as_dtype_if_exact)
 
 
 def _as_number(value: Any) -> np.ndarray | None:
@@ -150,7 +150,7 @@ def _as_number(value: Any) -> np.ndarray | None:
     return array if array.ndim == 0 and array.dtype.kind in "biufcV" else None
 
 
-def _converted(value: np.ndarray, dtype: Any) -> np.ndarray:
+def _convert(value: np.ndarray, dtype: Any) -> np.ndarray:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return value.astype(dtype)

@@ -44,16 +44,16 @@ def as_indices(operator: str, name: str, value: Any) -> Any:
 def _as_numbers(operator: str, name: str, value: int | Sequence[Any]) -> np.ndarray:
     """Returns Python integers as an array of 64 bits, into which they are clamped; an empty list has integers, too."""
     try:
-        return np.asarray(_clamped(value), np.int64)
+        return np.asarray(_clamp(value), np.int64)
     except (TypeError, ValueError) as error:
         rule = f"{name} must be an array, or integers in lists of one length each"
         fact = f"{error}" if isinstance(error, TypeError) else "the lengths differ"
         raise DataTypeError(message(operator, rule, fact, {name: value})) from None
 
 
-def _clamped(value: Any) -> Any:
+def _clamp(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [*map(_clamped, value)]
+        return [*map(_clamp, value)]
     if type(value) is int or isinstance(value, np.integer):
         return min(max(int(value), _LIMITS.min), _LIMITS.max)
     raise TypeError(f"they hold {describe(value)}")

@@ -137,7 +137,7 @@ Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True, shown=_ARR
 DataList = Annotated[
     Sequence[jax.Array | np.ndarray], Kind(as_data_list, is_array=True, is_list=True, shown=f"Sequence[{_ARRAY}]")
 ]
-# A number for each dimension behind those of the batch and the channels.
+# A number for each dimension after those of the batch and the channels.
 Spatial = Annotated[int | Sequence[int], per_dimension(lambda input: max(input.ndim - 2, 0), "input")]
 # For type checkers: lists as deep as the arrays that people type.
 IndexLists = Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]]

@@ -125,7 +125,7 @@ def _as_index(operator: str, name: str, value: Any) -> int:
     with suppress(TypeError):
         if not isinstance(value, bool | np.bool_ | Tracer):
             return python.index(value)
-    raise _refused(operator, name, value, "an integer")
+    raise _static_value_error(operator, name, value, "an integer")
 
 
 def as_dim_or_dims(operator: str, name: str, value: Any, count: int) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def as_real(operator: str, name: str, value: Any) -> Real:
     if isinstance(number, int | float | np.floating) and not isinstance(number, bool):
         with suppress(OverflowError):
             return Real(number)
-    raise _refused(operator, name, value, "a real number")
+    raise _static_value_error(operator, name, value, "a real number")
 
 
 def as_reals(operator: str, name: str, value: Any) -> tuple[Real, ...]:
@@ -182,7 +182,7 @@ def as_row(operator: str, name: str, value: Any, read: Callable[[str, str, Any],
     """
     is_row = isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Set | Mapping | Tracer)
     if not is_row or getattr(value, "ndim", 1) != 1:
-        raise _refused(operator, name, value, f"a sequence of {what}")
+        raise _static_value_error(operator, name, value, f"a sequence of {what}")
     return tuple(read(operator, f"{name}[{i}]", item) for i, item in enumerate(value))
 
 
@@ -194,7 +194,7 @@ def as_flag(operator: str, name: str, value: Any) -> bool:
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise _refused(operator, name, value, "True or False")
+    raise _static_value_error(operator, name, value, "True or False")
 
 
 def as_name(operator: str, name: str, value: Any) -> str:
@@ -205,7 +205,7 @@ def as_name(operator: str, name: str, value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    raise _refused(operator, name, value, "a string")
+    raise _static_value_error(operator, name, value, "a string")
 
 
 def as_dtype(operator: str, name: str, value: Any) -> Any:
@@ -219,7 +219,7 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
     except (TypeError, ValueError):
         dtype = None
     if dtype is None or not is_of_jax(dtype):
-        raise _refused(operator, name, value, "a type that JAX has, such as jnp.bfloat16 or 'uint8'")
+        raise _static_value_error(operator, name, value, "a type that JAX has, such as jnp.bfloat16 or 'uint8'")
     check_compiled(operator, {name: dtype})
     dtype = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
@@ -228,7 +228,7 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
     return dtype
 
 
-def _refused(operator: str, name: str, value: Any, wanted: str) -> DataTypeError:
+def _static_value_error(operator: str, name: str, value: Any, wanted: str) -> DataTypeError:
     """Returns the error of a value that is not `wanted`; of a traced one, it says how to make it static."""
     traced = "it is traced: name it in static_argnums or static_argnames of jax.jit"
     fact = traced if isinstance(value, Tracer) else f"it is {describe(value)}"

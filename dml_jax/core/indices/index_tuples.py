@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..rules import Fact, Operands, Rule, custom, sizes_follow
 from ..structs.struct_rules import dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 
-__all__ = ["FUNCTION", "STRUCT", "batch_rules", "hinted", "slice_rules", "slices", "tuple_size", "tuples_fit"]
+__all__ = ["FUNCTION", "STRUCT", "batch_rules", "slice_rules", "slices", "tuple_size", "tuples_fit", "with_hint"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def _tuple_too_long(x: Operands) -> Fact:
     return None if 1 <= t <= most else f"a tuple has {t} and {most} dimensions can be indexed"
 
 
-def hinted(rule: Rule) -> Rule:
-    """The same rule of a function; if flat indices break it, the fact tells how each becomes a tuple."""
+def with_hint(rule: Rule) -> Rule:
+    """Adds a hint to a rule of a function: for flat indices, how each becomes a tuple."""
 
     def broken_by(x: Operands) -> Fact:
         fact = rule.broken_by(x)
@@ -83,10 +83,10 @@ def hinted(rule: Rule) -> Rule:
 
 
 def tuples_fit(words: Words, *, has_batch: bool) -> Rule:
-    """An index tuple has at least one coordinate, and at most one per dimension of input behind the batch."""
+    """An index tuple has at least one coordinate, and at most one per dimension of input after the batch."""
     most = words.input_rank + (f" - {words.batch}" if has_batch else "")
     rule = custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", _tuple_too_long)
-    return hinted(rule) if words is FUNCTION else rule
+    return with_hint(rule) if words is FUNCTION else rule
 
 
 def _batch_too_long(x: Operands) -> Fact:

@@ -49,7 +49,7 @@ class Row:
 
     @property
     def required(self) -> Set[str]:
-        """The parameters that must be given, or have a default."""
+        """The parameters that may not be None; some have a default."""
         return {name for name, kind in self.fields.items() if not kind.is_optional}
 
 
@@ -63,9 +63,9 @@ _FIELDS = {"Axes": counted_by("AxisCount"), "ScaleBias": SCALE_BIAS}
 
 
 def in_type_of(x: jax.Array, value: Any) -> Any:
-    """A parameter in the type of an array; axes and scales with biases as they are.
+    """Casts a float parameter to the dtype of x; returns axes, and scales with biases, as they are.
 
-    Integers take its whole part, or the nearest integer that they hold, and 0 for NaN.
+    For an integer dtype it is truncated and clamped; NaN becomes 0.
     """
     if not isinstance(value, float):
         return value
@@ -77,7 +77,7 @@ def in_type_of(x: jax.Array, value: Any) -> Any:
 
 
 def _exponential(x: jax.Array, scale: Any = 1) -> jax.Array:
-    """exp(x / scale) - 1 of numbers that are not positive."""
+    """expm1(min(x, 0) / scale), the negative branch of ELU: never overflows."""
     return jnp.expm1(jnp.minimum(x, 0) / scale)
 
 
@@ -85,7 +85,7 @@ def _softplus(x: jax.Array) -> jax.Array:
     return jnp.logaddexp(x, 0)
 
 
-def _shrunk(x: jax.Array, bias: Any, threshold: Any) -> jax.Array:
+def _shrink(x: jax.Array, bias: Any, threshold: Any) -> jax.Array:
     below = in_type_of(x, -float(threshold))  # not -threshold, which wraps in unsigned integers
     return jnp.where(x > threshold, x - bias, jnp.where(x < below, x + bias, 0))
 
@@ -94,7 +94,7 @@ def _hard_sigmoid(x: jax.Array, slope: Any, shift: Any) -> jax.Array:
     return lax.clamp(in_type_of(x, 0.0), slope * x + shift, in_type_of(x, 1.0))
 
 
-def _clipped(x: jax.Array, scale_bias: ScaleAndBias | None, least: Any, most: Any) -> jax.Array:
+def _scale_and_clip(x: jax.Array, scale_bias: ScaleAndBias | None, least: Any, most: Any) -> jax.Array:
     scaled = x if scale_bias is None else x * in_type_of(x, scale_bias.scale) + in_type_of(x, scale_bias.bias)
     return lax.clamp(least, scaled, most)
 
@@ -119,7 +119,7 @@ ACTIVATIONS: Mapping[str, Row] = {
         {"Alpha": 1.67326319217681884765625, "Gamma": 1.05070102214813232421875},
     ),
     "ACTIVATION_SCALED_TANH": Row(lambda x, a, b: a * jnp.tanh(b * x), {"Alpha": 1, "Beta": 0.5}),
-    "ACTIVATION_SHRINK": Row(_shrunk, {"Bias": 0, "Threshold": 0.5}, since="2_0", of_integers=True),
+    "ACTIVATION_SHRINK": Row(_shrink, {"Bias": 0, "Threshold": 0.5}, since="2_0", of_integers=True),
     "ACTIVATION_SIGMOID": Row(nn.sigmoid),
     "ACTIVATION_SOFTMAX": Row(lambda x: softmax(x, (-1,)), since="6_1", hosts=("GEMM",), axes=(-1,)),
     "ACTIVATION_SOFTMAX1": Row(softmax, {"Axes": None}, since="6_1", hosts=("GEMM",)),
@@ -129,6 +129,6 @@ ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_TANH": Row(jnp.tanh),
     "ACTIVATION_THRESHOLDED_RELU": Row(lambda x, a: jnp.where(x > a, x, 0), {"Alpha": 1}),
     "ELEMENT_WISE_CLIP": Row(
-        _clipped, {"ScaleBias": None, "Min": None, "Max": None}, since="6_0", hosts=("CONVOLUTION", "GEMM")
+        _scale_and_clip, {"ScaleBias": None, "Min": None, "Max": None}, since="6_0", hosts=("CONVOLUTION", "GEMM")
     ),
 }

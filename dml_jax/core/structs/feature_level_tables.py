@@ -163,7 +163,9 @@ def columns(row: Support) -> Mapping[str, str]:
     return {"since": str(row.since), **given, "ranks": ranks, **types}
 
 
-def _indexed(level: str, ranks: range, data: tuple[DataType, ...], indices: tuple[DataType, ...]) -> Support:
+def _support_with_indices(
+    level: str, ranks: range, data: tuple[DataType, ...], indices: tuple[DataType, ...]
+) -> Support:
     """Returns a row of an operator with a tensor of indices."""
     return Support.of(level, ranks, input=data, indices=indices)
 
@@ -172,9 +174,9 @@ _UINT32 = (DataType.UINT32,)
 
 # By the level that an operator with indices is there from, the newest row first.
 INDEXED_3_0 = (
-    _indexed("4_1", RANKS_1_TO_8, ALL_TYPES, INDEX_TYPES),
-    _indexed("3_0", RANKS_1_TO_8, UP_TO_32_BITS, INDEX_TYPES),
+    _support_with_indices("4_1", RANKS_1_TO_8, ALL_TYPES, INDEX_TYPES),
+    _support_with_indices("3_0", RANKS_1_TO_8, UP_TO_32_BITS, INDEX_TYPES),
 )
-INDEXED_2_1 = (*INDEXED_3_0, _indexed("2_1", RANK_4, UP_TO_32_BITS, _UINT32))
-INDEXED_2_0 = (*INDEXED_2_1, _indexed("2_0", RANK_4, FLOATS, _UINT32))
-INDEXED_1_0 = (*INDEXED_2_1, _indexed("1_0", RANK_4, FLOATS, _UINT32))
+INDEXED_2_1 = (*INDEXED_3_0, _support_with_indices("2_1", RANK_4, UP_TO_32_BITS, _UINT32))
+INDEXED_2_0 = (*INDEXED_2_1, _support_with_indices("2_0", RANK_4, FLOATS, _UINT32))
+INDEXED_1_0 = (*INDEXED_2_1, _support_with_indices("1_0", RANK_4, FLOATS, _UINT32))

@@ -37,9 +37,9 @@ def split_nibbles(data: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def split_bytes(data: Any, bits: int) -> Any:
-    """The numbers of 2, 4 or 8 bits in bytes, of NumPy or of JAX, as bytes along the last dimension.
+    """Unpacks integers of 2, 4 or 8 bits to one per byte, along the last dimension; of NumPy or of JAX.
 
-    Of 2 bits, the byte 0b11_10_01_00 has 0, 1, 2 and 3.
+    The byte 0b11_10_01_00 holds 0, 1, 2 and 3 in 2 bits each.
     """
     xp = jnp if isinstance(data, jax.Array) else np
     fields = [data >> np.uint8(shift) & np.uint8(2**bits - 1) for shift in range(0, 8, bits)]

@@ -54,19 +54,19 @@ class StoredTensor:
 
     def view(self, buffer: jax.Array) -> jax.Array:
         """Returns the tensor as an array; the buffer has at least its span."""
-        return self._moved(lambda buffer: view(buffer, self.layout, is_operand=True), buffer)
+        return self._move_as_bytes(lambda buffer: view(buffer, self.layout, is_operand=True), buffer)
 
     def place(self, array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Returns a buffer, in this shape, that holds the tensor; elements that no coordinate addresses are 0."""
         if self.layout.is_dense:
             return in_storage_order(array, self.layout).reshape(shape)
-        return self._moved(lambda array: place(array, self.layout, self.layout.span), array)
+        return self._move_as_bytes(lambda array: place(array, self.layout, self.layout.span), array)
 
     def update(self, buffer: jax.Array, array: jax.Array) -> jax.Array:
         """Returns a buffer with the tensor in it; elements that no coordinate addresses are kept."""
-        return self._moved(lambda buffer, array: update_in_place(buffer, array, self.layout), buffer, array)
+        return self._move_as_bytes(lambda buffer, array: update_in_place(buffer, array, self.layout), buffer, array)
 
-    def _moved(self, move: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
+    def _move_as_bytes(self, move: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
         """`move(*arrays)`, of bytes instead of integers of 4 bits.
 
         XLA:GPU of jaxlib 0.11 ends the process at pads of these, and where it writes one the other half of a byte may

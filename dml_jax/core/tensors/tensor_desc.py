@@ -72,7 +72,7 @@ class TensorDesc:
             "guaranteed_base_offset_alignment": guaranteed_base_offset_alignment,
         }
         if total_tensor_size_in_bytes is None:
-            values["total_tensor_size_in_bytes"] = _implied(values)
+            values["total_tensor_size_in_bytes"] = _implied_size(values)
         for name in ("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"):
             values[name] = as_int("TENSOR", FIELDS[name], values[name])
         errors = list(faults("TENSOR", TENSOR, values, FIELDS))
@@ -143,7 +143,7 @@ FIELDS = {
 }
 
 
-def _implied(x: Operands) -> int:
+def _implied_size(x: Operands) -> int:
     """Returns the size in bytes of a tensor that gives none; 0 if sizes or strides break a rule."""
     return implied_bytes(x["sizes"], x["strides"], x["data_type"]) if _measurable(x) else 0
 

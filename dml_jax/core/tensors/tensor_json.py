@@ -42,7 +42,7 @@ def _from_fields(json: Mapping[str, Any]) -> TensorDesc:
     if not isinstance(values["data_type"], str):
         raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {values['data_type']!r:.60}")
     values["data_type"] = DataType.named(values["data_type"])
-    # As DxDispatch has them: no strides and no size are those that sizes imply.
+    # DxDispatch's rule: empty strides, and a size of 0, stand for those that the sizes imply.
     if values.get("strides") == []:
         values["strides"] = None
     if values.get("total_tensor_size_in_bytes") == 0:

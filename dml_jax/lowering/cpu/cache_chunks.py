@@ -79,7 +79,7 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
 def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
     """The dimension that is cut into chunks: the first one of which a slice, in that type, fits in a chunk.
 
-    Of those before it each chunk has one element.
+    Along earlier dimensions a chunk has one element.
     """
     itemsize = jnp.dtype(wide).itemsize
     return next((d for d in range(len(sizes)) if prod(sizes[d + 1 :]) * itemsize <= CHUNK), 0)

@@ -48,7 +48,7 @@ def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: 
 
 
 def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    """Adds rows to one wide table; indices out of range go to an extra row behind its last one."""
+    """Adds rows to one wide table; indices out of range go to an extra row after its last one."""
     rows, wide = case.rows, case.wide
     numbers, folded, count = rows.row_of_each(indices), rows.fold_updates(updates), rows.count
     number, width = folded.shape

@@ -1,6 +1,6 @@
 """Nonzero on CPUs by words of 32 flags: a step of a loop writes the index of one flag of every word, with vectors.
 
-Of [0, 1, 1, 0 | 1, 0, 0, 1], in words of four, one step finds flags 1 and 4, which are the first and the third of all,
+In [0, 1, 1, 0 | 1, 0, 0, 1], in words of four, one step finds flags 1 and 4, which are the first and the third of all,
 and the next one 2 and 7. XLA:CPU would write the number of each flag by itself, and count with a scan over all.
 """
 
@@ -18,7 +18,7 @@ WORD = 32  # flags in a word
 
 
 def _word_by_word(_: None, is_set: jax.Array) -> jax.Array:
-    """Each turn writes the number of the first flag that is left of every word: as many as one has."""
+    """Each turn writes the index of the first flag left in every word; as many turns as a word may have flags."""
     n = is_set.shape[0]
     rows = lax.pad(is_set, np.False_, [(0, -n % WORD, 0)]).reshape(-1, WORD)
     bit = np.uint32(1) << lax.broadcasted_iota(np.uint32, rows.shape, 1)

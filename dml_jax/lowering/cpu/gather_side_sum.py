@@ -1,7 +1,7 @@
 """Scatter-adds of few updates per row on CPUs, from the gather side: each row reads its own first updates.
 
-XLA fuses these reads, their sum and its rounding into one loop over the result, which has all cores. Of a row with more
-updates the others are added up before, in a small table with a place for each such row. With two reads:
+XLA fuses these reads, their sum and its rounding into one loop over the result, which has all cores. If a row has more
+updates, the others are added up before, in a small table with a place for each such row. With two reads:
 
     row 7 = updates 9 and 4 + place 0; row 8 = update 2; row 9 = updates 3 and 0 + place 1
 
@@ -41,7 +41,7 @@ def _pays(case: ScatterReduceCase) -> bool:
 
 
 def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    """The sum of the updates of each row, in wide numbers; the row behind the last one drops an update."""
+    """The sum of the updates of each row, in wide numbers; the row after the last one drops an update."""
     count, wide = case.rows.count, case.wide
     rows, updates = case.rows.row_of_each(indices), case.rows.fold_updates(updates)
     number = lax.iota(jnp.int32, rows.shape[0])

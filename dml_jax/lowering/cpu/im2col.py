@@ -34,7 +34,7 @@ def _convolve(case: ConvolutionCase) -> Move | None:
 def _pays(case: ConvolutionCase) -> bool:
     """Columns that are x itself; or few enough, if channels fill no vector, or there are no more than filters.
 
-    Of groups of one channel, it would be a product of few rows.
+    With one channel per group it would be a product of few rows.
     """
     call, channels = case.call, case.call.x.shape[1]
     is_thin = call.groups > 1 or channels <= VECTOR or case.places <= call.w.shape[0]

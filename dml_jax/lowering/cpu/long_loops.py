@@ -25,7 +25,7 @@ _UNROLLED, _COPY, _BOUND = 340, 4, 2  # what LLVM counts for a loop, with a marg
 
 
 def _within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
-    """The same unsigned integers, none of which is less than 0 or greater than the greatest one.
+    """Clamps unsigned integers to [0, the greatest of the type], which changes none.
 
     Args:
       rows: the last dimension is what the loop copies.

@@ -1,6 +1,6 @@
 """Cumulative sums and reductions on CPUs row by row: a step of a loop adds all numbers side by side, with vectors.
 
-XLA:CPU scans an axis in a tree, whose levels each pass over memory, and reduces one in blocks of few numbers. Of
+XLA:CPU scans an axis in a tree, whose levels each pass over memory, and reduces one in blocks of few numbers. For
 [[1, 2, 3], [4, 5, 6], [7, 8, 9]] along axis 0, two steps make [5, 7, 9] and [12, 15, 18], and each number is read once.
 """
 
@@ -27,7 +27,7 @@ ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have
 
 
 def _scan(case: CumulativeCase) -> Move | None:
-    """Of an axis that devices share, they would send each other every row."""
+    """On one device only: devices that share the axis would send each other every row."""
     return partial(_scan_rows, case) if case.devices == 1 else None
 
 
@@ -68,7 +68,7 @@ def _fold_rows(operation: AxisOperation, axis: int, _: None, x: jax.Array) -> ja
 
 
 def _widens_rows(case: AxisCase) -> bool:
-    """Rows that the plain meaning would write widened, or read twice; float8 takes longer to widen than to write."""
+    """Rows that XLA would otherwise write widened, or read twice; float8 takes longer to widen than to write."""
     if case.side_by_side < ROW:
         return False
     is_written = is_converted(case) and (case.input.dtype.itemsize > 1 or case.wide_bytes >= FRESH)

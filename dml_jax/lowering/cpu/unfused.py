@@ -29,7 +29,7 @@ def copy_in_a_loop(array: jax.Array) -> jax.Array:
 
 
 def _materialize(array: jax.Array) -> jax.Array:
-    """The same integers, one at least, stored before anything reads them, as they enter a loop that never runs."""
+    """Stores integers, one at least, before anything reads them: they enter a loop that never runs."""
     runs = never_one(array.reshape(-1)[0]) != 0
     return lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, array))[1]
 
@@ -94,13 +94,13 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
     return lax.cond(hide_constant(True), cut, lambda rows: jnp.zeros_like(cut(rows)), rows).reshape(shape)
 
 
-# A transpose behind a barrier, which is not fused with the split of dimensions before it: XLA:CPU transposes by blocks.
+# A transpose after a barrier, which is not fused with the split of dimensions before it: XLA:CPU transposes by blocks.
 
 
 def _permute(case: PermuteCase) -> Move | None:
-    """Not of floats that XLA:CPU quiets: integers behind a barrier would be two more passes."""
+    """None for floats that XLA:CPU quiets: to move them as integers after a barrier takes two more passes."""
     can = case.devices == 1 and not is_narrow(case.operand.dtype)
-    return partial(_permute_behind_barrier, case) if can else None
+    return partial(_permute_after_barrier, case) if can else None
 
 
 def _has_far_sides(case: PermuteCase) -> bool:
@@ -108,7 +108,7 @@ def _has_far_sides(case: PermuteCase) -> bool:
     return not case.is_operand and (case.is_matrix or not case.has_neighbours)
 
 
-def _permute_behind_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
+def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
     split = lax.optimization_barrier(lax.reshape(array, case.sizes))
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
 

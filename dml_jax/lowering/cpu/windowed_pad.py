@@ -1,6 +1,6 @@
 """Padding on CPUs: every row of the result is selected from windows of the flattened array, in one loop.
 
-Of rows of 5 with two elements before them, the result has rows of 7. The window of row r begins at 5 r - 2: its first
+Rows of 5 with two elements before them become rows of 7. The window of row r begins at 5 r - 2: its first
 two elements belong to the row before, and the border is chosen in their place. LLVM vectorises such a loop. One that
 has to ask whether there is an element at all it vectorises for 4 and 8 bytes only.
 """
@@ -64,21 +64,21 @@ def _fits_windows(shape: Sequence[int], border: Border) -> bool:
 def _pays(case: MoveCase) -> bool:
     """For copies XLA stores a temporary. For one number it computes a condition per element, which is slow for bytes.
 
-    Of 2 bytes windows are faster too, but take three times as long to trace and lower as a pad.
+    Windows are faster for elements of 2 bytes too, but take three times as long to trace and lower as a pad.
     """
     return isinstance(case.move, Border) and case.itemsize <= (8 if case.move.copies else 1)
 
 
 def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Array:
-    """As `border`, which pads the first and the last planes, whose windows reach outside."""
+    """Pads by windows; the first and the last planes, whose windows reach outside, by `border`."""
     first, width = border.axes[0], array.shape[-1]
     planes = prod(array.shape[:first])
     pieces = _pieces(width, border.start[-1], border.end[-1], border.mode)
-    before, behind = _outside(array.shape[first:], border.start[-1] + border.end[-1], pieces)
+    before, after = _outside(array.shape[first:], border.start[-1] + border.end[-1], pieces)
     whole = lax.reshape(array, (planes, *array.shape[first:]))
     padded = _pad_rows(whole, Border(border.start[first:], border.end[first:], border.mode), pieces, *value)
     padded = lax.reshape(padded, (*array.shape[:first], *padded.shape[1:]))
-    for low, high in ((0, before), (planes - behind, planes)):
+    for low, high in ((0, before), (planes - after, planes)):
         if low < high:
             part = lax.slice_in_dim(whole, low, high)
             edge = border(None, lax.reshape(part, (*[1] * (first - 1), *part.shape)), *value)
@@ -101,7 +101,7 @@ def _pieces(size: int, start: int, end: int, mode: str) -> list[_Piece]:
             pieces.append(_Piece(column, high - 1 + column, -1) if is_reversed else _Piece(column, low - column, 1))
             column += high - low
     ends = [*(piece.column for piece in pieces[1:]), start + size + end]
-    return [piece for piece, behind in zip(pieces, ends, strict=True) if behind > piece.column]
+    return [piece for piece, end in zip(pieces, ends, strict=True) if end > piece.column]
 
 
 def _outside(plane: Sequence[int], border: int, pieces: Sequence[_Piece]) -> tuple[int, int]:
@@ -118,7 +118,7 @@ def _start(piece: _Piece, length: int) -> int:
 
 
 def _pad_rows(x: jax.Array, border: Border, pieces: Sequence[_Piece], *value: jax.Array) -> jax.Array:
-    """Of (planes, ...): all dimensions but the first get borders; wrong where a window reaches outside of the array."""
+    """Pads all dimensions of (planes, ...) but the first; wrong where a window reaches outside of the array."""
     (*starts, before), (*inner, width) = border.start, x.shape[1:]
     rows = (x.shape[0], *(a + n + b for a, n, b in zip(starts, inner, border.end, strict=False)))
     shape = (*rows, before + width + border.end[-1])

@@ -1,6 +1,6 @@
 """gather_elements on GPUs with the indexed axis moved last, and back: reads that lie together share cache lines.
 
-Of [[1, 2], [3, 4], [5, 6]] with indices [[2, 0], [0, 1]] along axis 0, the elements of a column lie a row apart. In the
+With indices [[2, 0], [0, 1]] along axis 0 of [[1, 2], [3, 4], [5, 6]], the elements of a column lie a row apart. In the
 transpose [[1, 3, 5], [2, 4, 6]] the reads of a row stay in that row: [[5, 1], [2, 4]], and the result is its transpose.
 """
 
@@ -37,12 +37,12 @@ def _read_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     (axis,), last = read.slices.indexed, input.ndim - 1
     order, others = [*(d for d in range(input.ndim) if d != axis), axis], tuple(range(last))
     rows = replace(read, slices=Slices(input.ndim, (last,), others, others), indices_are_sorted=False)
-    turned = [_stored(array.transpose(order)) for array in (indices[..., 0], input)]
-    result = _stored(rows(turned[0][..., None], turned[1]))
+    turned = [_store(array.transpose(order)) for array in (indices[..., 0], input)]
+    result = _store(rows(turned[0][..., None], turned[1]))
     return result.transpose([order.index(d) for d in range(input.ndim)])
 
 
-def _stored(array: jax.Array) -> jax.Array:
+def _store(array: jax.Array) -> jax.Array:
     """The array in row-major order of its own: flat, as XLA could choose another order for more dimensions."""
     return lax.optimization_barrier(array.reshape(-1)).reshape(array.shape)
 

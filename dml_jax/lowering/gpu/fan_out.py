@@ -2,7 +2,7 @@
 
 XLA:GPU makes one kernel of a concatenation of equal parts, whose threads go over one part and write the same place of
 each. Two copies of [10, 11, 12, 13] are the parts [10, 11, 12, 13 | 10, 11, 12, 13]: the thread that reads 11 writes it
-to places 1 and 5, so that four elements are read and not eight. Of a fill, four writes are under way at once.
+to places 1 and 5, so that four elements are read and not eight. A fill has four writes under way at once.
 """
 
 from collections.abc import Sequence

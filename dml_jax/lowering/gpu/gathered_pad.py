@@ -1,6 +1,6 @@
 """Padding with copies on GPUs as one gather: a GPU computes indices faster than it selects among pieces.
 
-Of [10, 11, 12] with a border of two elements, reflected, result i comes from place |i - 2|, from the other end beyond
+For [10, 11, 12] with a border of two elements, reflected, result i comes from place |i - 2|, from the other end beyond
 the last one: the places are [2, 1, 0, 1, 2, 1, 0], and one gather reads [12, 11, 10, 11, 12, 11, 10]. A concatenation
 of the pieces [12, 11], [10, 11, 12] and [11, 10] along two dimensions becomes long chains of conditions in each thread.
 """

@@ -1,6 +1,6 @@
 """Reducing scatters of 8 and 16-bit integers as 32-bit ones, which a GPU combines by atomic operations.
 
-Of parts of a word XLA:GPU makes a loop that compares and swaps words until no other thread came between. As the lower
+For parts of a word XLA:GPU makes a loop that compares and swaps words until no other thread came between. As the lower
 bits of a sum or product follow from those of its terms, 200 + 100 in 32 bits is 300, whose lower 8 bits are 44, as
 they are of the sum in 8 bits.
 """

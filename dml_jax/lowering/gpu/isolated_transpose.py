@@ -22,7 +22,7 @@ from .memory import SECTOR, WARP, is_scattered, is_tiled
 __all__ = ["VARIANTS"]
 
 SIDE = 16  # the shortest side of a transpose for which XLA:GPU has tiles without Triton
-# Of a matrix with a short side the long one is cut into runs: XLA:GPU moves some at half the speed, but not those of 8
+# The long side of a matrix with a short one is cut into runs: XLA:GPU moves some at half the speed, but not runs of 8
 # or 16 times an odd number of elements, of some two lines of a cache.
 SHORT_SIDE, LONG_SIDE, RUNS, BEST_RUN = 12, 1024, range(56, 401), 240
 

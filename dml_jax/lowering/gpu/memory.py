@@ -33,7 +33,7 @@ def is_tiled(case: PermuteCase) -> bool:
 
 
 def is_reread(case: PermuteCase) -> bool:
-    """Whether a sector has left the second cache before the element behind the one that was read is read, too.
+    """Whether a sector has left the second cache before the element after the one that was read is read, too.
 
     The transpose of 2-byte elements [2**24, 4] writes 2**24 of them in between, and reads 8 bytes for each: all again.
     """

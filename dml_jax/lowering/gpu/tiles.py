@@ -6,7 +6,7 @@ split into words of 4 lanes, the tile (x, lane) has 8 elements, of which a threa
     reads   x=0: a0 a1 a2 a3        writes  a0 b0 a1 b1
             x=1: b0 b1 b2 b3                a2 b2 a3 b3
 
-The plain permutation reads and writes single bytes. Of wide elements, which are words, a tile has no lanes. Space to
+The plain permutation reads and writes single bytes. A tile of wide elements, which are words, has no lanes. Space to
 depth with blocks of 7 moves (w, x) to (x, w): a thread reads the 7 neighbours along x, and writes an element of each of
 the ranges 0-1, 2-3, 4-5 and 6.
 """
@@ -166,7 +166,7 @@ def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     """`jnp.stack` of any number, as a concatenation of at most `STACK`: a thread chooses among those of one of them.
 
-    Of eight parts, 0 and 4 are chosen among, 1 and 5, 2 and 6, 3 and 7; of seven, 0 and 1, 2 and 3, 4 and 5, and 6.
+    A thread chooses between 0 and 4, 1 and 5, 2 and 6, 3 and 7 of eight parts; 0 and 1, 2 and 3, 4 and 5 of seven.
     """
     shape, total = parts[0].shape, len(parts)
     result = (*shape[:axis], total, *shape[axis:])

@@ -31,7 +31,7 @@ class AxisOperation:
       axes: each once, from 0 on.
       wide: the type in which numbers are computed.
       result: shape and type of the result.
-      whole: the plain meaning.
+      whole: the plain implementation.
       part: the same of a part of the array; its results have the size of the part or 1 along a dimension.
       join: of what the parts make, put side by side; None for an operation that needs all numbers along the axes.
       combine: what two parts of one number along the axes make, to what both make; None if they must lie side by side.
@@ -49,7 +49,7 @@ class AxisOperation:
 
 @dataclass(frozen=True)
 class AxisCase:
-    """One operation along axes, for what chooses how it runs.
+    """One operation along axes, for the choice between implementations.
 
     Args:
       operation: which one.
@@ -63,7 +63,7 @@ class AxisCase:
 
     @property
     def bytes(self) -> int:
-        """Of both arrays; 0 if one is empty, has no dimension, or if a size is symbolic."""
+        """The bytes of both arrays; 0 if one is empty, has no dimension, or if a size is symbolic."""
         is_known = known_bytes(self.input) and self.input.ndim
         return known_bytes(self.input, self.result) if is_known else 0
 

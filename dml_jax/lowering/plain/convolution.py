@@ -18,7 +18,7 @@ from .windows import Windows
 
 __all__ = ["ConvolutionCase", "Convolve", "convolve", "convolve_back"]
 
-# Of x [N, C, *sizes] and w [O, C / groups, *kernel], to [N, O, *counts].
+# Takes x [N, C, *sizes] and w [O, C / groups, *kernel]; returns [N, O, *counts].
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
 # The three arrays of a convolution: two make the third, which is linear in each of them.
 Part = Literal["input", "filter", "output"]
@@ -56,7 +56,7 @@ class _Call:
 
     @property
     def of_group(self) -> Convolve:
-        """The same of one group."""
+        """The convolution of one group."""
         return replace(self, groups=1)
 
     @cached_property
@@ -67,7 +67,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class ConvolutionCase:
-    """One convolution, or a part of its derivative, for what chooses how it runs.
+    """One convolution, or a part of its derivative, for the choice between implementations.
 
     Args:
       call: the convolution.
@@ -81,7 +81,7 @@ class ConvolutionCase:
 
     @property
     def bytes(self) -> int:
-        """Of all arrays, where what lies under the filters counts once for each, as it is multiplied so often."""
+        """The bytes of all arrays; the input counts once for each filter that multiplies it."""
         x, w, y = self.call.x, self.call.w, self.call.y
         filters = w.shape[0] // self.call.groups
         return known_bytes(w, y) + filters * self.column_bytes if all(map(known_bytes, (x, w, y))) else 0
@@ -107,7 +107,7 @@ class ConvolutionCase:
 
     @property
     def places(self) -> int:
-        """Where a filter lies, in all examples."""
+        """The number of positions of a filter, in all examples."""
         return self.call.y.shape[0] * prod(self.call.y.shape[2:])
 
     @property

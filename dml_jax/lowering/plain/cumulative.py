@@ -35,13 +35,13 @@ class Accumulation:
 
 SUMMATION = Accumulation(lax.add, lax.cumsum, 0)
 PRODUCT = Accumulation(lax.mul, lax.cumprod, 1)
-# Of 0 and 1 as int8, which never overflow.
+# For bools as int8, 0 and 1: these never overflow.
 _OF_BOOLS = {SUMMATION: Accumulation(lax.max, lax.cummax, 0), PRODUCT: Accumulation(lax.min, lax.cummin, 1)}
 
 
 @dataclass(frozen=True)
 class CumulativeCase:
-    """One cumulative sum or product, for what chooses how it runs.
+    """One cumulative sum or product, for the choice between implementations.
 
     Args:
       kind: how elements are combined.
@@ -63,7 +63,7 @@ class CumulativeCase:
 
     @property
     def bytes(self) -> int:
-        """Of both arrays; 0 if they are empty, or if a size is symbolic."""
+        """The bytes of both arrays; 0 if they are empty, or if a size is symbolic."""
         return 2 * known_bytes(self.input)
 
     @property

@@ -77,7 +77,7 @@ def read_of(write: Write) -> Read:
 
 @dataclass(frozen=True)
 class GatherCase:
-    """One read, for what chooses how it runs.
+    """One read, for the choice between implementations.
 
     Args:
       read: how lax.gather reads.
@@ -93,7 +93,7 @@ class GatherCase:
 
     @property
     def bytes(self) -> int:
-        """Of all three arrays; 0 if the table is empty, or if a size is symbolic."""
+        """The bytes of all three arrays; 0 if the table is empty, or if a size is symbolic."""
         known = known_bytes(self.input, self.indices)
         return known + known_bytes(self.result) if known and 0 not in self.input.shape else 0
 
@@ -120,7 +120,7 @@ class GatherCase:
 
     @property
     def row_bytes(self) -> int:
-        """The same in bytes."""
+        """`width` in bytes."""
         return self.width * self.itemsize
 
     @property

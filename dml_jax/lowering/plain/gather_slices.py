@@ -80,7 +80,7 @@ class Slices:
         return count
 
     def merged(self, row: int) -> "Slices":
-        """The same, the last `row` dimensions of table and result as one."""
+        """These slices with the last `row` dimensions of table and result as one."""
         return replace(self, rank=self.rank - row + 1, placed=self.placed[: len(self.placed) - row + 1])
 
     def ends_free(self, indices_rank: int) -> bool:

@@ -23,7 +23,7 @@ __all__ = ["sample_grid"]
 
 # The coefficient of torch and OpenCV.
 COEFFICIENT = -0.75
-# Of each neighbour of each position, (N, neighbours, positions): its index, whether it is inside, how much it counts.
+# Per neighbour of each position, (N, neighbours, positions): its index, whether it is inside, its weight.
 Neighbors = tuple[jax.Array, jax.Array, jax.Array]
 
 
@@ -64,7 +64,7 @@ def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, align
     """Along one dimension, of positions (N, count) from -1 to 1."""
     reflects = padding_mode == "reflection"
     if reflects:  # here, where no number is too great: -1 and 1 are the ends of either convention
-        places = _reflected(places)
+        places = _reflect(places)
     at = (places + 1) / 2 * (size - 1) if aligns else ((places + 1) * size - 1) / 2
     at = jnp.clip(at, -4, size + 4)  # where there is nothing either, and numbers fit into integers
     if mode == "nearest":
@@ -75,27 +75,27 @@ def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, align
     index = first.astype(np.int32)[:, None] + np.array([*weights], np.int32).reshape(1, -1, 1)
     inside = (index >= 0) & (index < size) if padding_mode == "zeros" else jnp.ones(index.shape, bool)
     if reflects:
-        index = _reflected_index(index, size, aligns)
+        index = _reflect_index(index, size, aligns)
     return jnp.clip(index, 0, size - 1), inside, jnp.stack([*weights.values()], 1)
 
 
 def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
-    """Weights of neighbours by their place after the first one, for positions at distance w behind that."""
+    """Weights of neighbours by their offset from the first one, for positions at distance w after that."""
     if mode == "bilinear":
         return {0: 1 - w, 1: w}
     a = COEFFICIENT
     return {-1: far(w + 1, a), 0: near(w, a), 1: near(1 - w, a), 2: far(2 - w, a)}
 
 
-def _reflected(places: jax.Array) -> jax.Array:
+def _reflect(places: jax.Array) -> jax.Array:
     """Reflects positions at -1 and 1 as often as needed, exactly for any number: 5.5 becomes 1.5, and 0.5."""
     rest = lax.rem(places, np.asarray(4, places.dtype))
     length, sign = jnp.abs(rest), jnp.sign(rest)
     return jnp.where(length <= 1, rest, jnp.where(length <= 3, 2 * sign - rest, rest - 4 * sign))
 
 
-def _reflected_index(index: jax.Array, size: int, aligns: bool) -> jax.Array:
-    """The same of neighbours, at the outermost elements, or at their edges, where the outermost is there twice."""
+def _reflect_index(index: jax.Array, size: int, aligns: bool) -> jax.Array:
+    """Reflects indices of neighbours at the outermost elements, or at their edges, where the outermost comes twice."""
     if aligns and size == 1:
         return jnp.zeros_like(index)
     period, last = (2 * size - 2, 0) if aligns else (2 * size, 1)

@@ -52,22 +52,22 @@ class Kernel:
     excludes: bool = False
 
     def reach(self, scale: float) -> int:
-        """How many elements on each side of a position may count."""
+        """The number of elements on each side of a position whose weight may not be 0."""
         return ceil(RADIUS[self.mode] / self._narrowing(scale))
 
     def interpolation(self, x: np.ndarray, size: int, scale: float) -> Interpolation:
         """Indices and weights for positions `x`, float32 or float64, in `size` elements that are scaled by `scale`."""
         if self.mode == "nearest":
-            return Interpolation(size, _clamped(ROUNDED[self.rounding](x), size)[None])
+            return Interpolation(size, _clamp(ROUNDED[self.rounding](x), size)[None])
         narrowing = self._narrowing(scale)
         if self.mode == "linear" and narrowing == 1:
             return linear_interpolation(x, size)
-        return self._weighed(x, size, narrowing)
+        return self._weigh(x, size, narrowing)
 
     def _narrowing(self, scale: float) -> float:
         return min(scale, 1.0) if self.antialias and self.mode != "nearest" else 1.0
 
-    def _weighed(self, x: np.ndarray, size: int, narrowing: float) -> Interpolation:
+    def _weigh(self, x: np.ndarray, size: int, narrowing: float) -> Interpolation:
         reach = ceil(RADIUS[self.mode] / narrowing)
         x = np.clip(x.astype(np.float64), -reach, size - 1 + reach)  # beyond, all neighbors are the edge
         first = np.floor(x)
@@ -95,12 +95,12 @@ def linear_interpolation(x: np.ndarray, size: int) -> Interpolation:
     x = np.clip(x, np.float32(-1), np.float32(size))
     before = np.floor(x)
     weight = (x - before).astype(np.float32)
-    at = np.stack([_clamped(before, size), _clamped(before + 1, size)])
+    at = np.stack([_clamp(before, size), _clamp(before + 1, size)])
     at[0] = np.where(weight == 1, at[1], at[0])  # so little before an element that float32 does not tell
     weight = np.where((at[0] == at[1]) | (weight == 1), np.float32(0), weight)
     return Interpolation(size, at, np.stack([1 - weight, weight])) if weight.any() else Interpolation(size, at[:1])
 
 
-def _clamped(whole: np.ndarray, size: int) -> np.ndarray:
+def _clamp(whole: np.ndarray, size: int) -> np.ndarray:
     """Clamps positions to indices, before they become integers: NaN and huge floats have none."""
     return np.minimum(np.clip(whole, 0, np.float32(size)).astype(np.int64), size - 1)

@@ -22,7 +22,7 @@ InWords = Callable[[int], Move | None]
 
 @dataclass(frozen=True)
 class MoveCase:
-    """One move, for what chooses how it runs.
+    """One move, for the choice between implementations.
 
     Args:
       move: what it means, of (where, *data).
@@ -44,7 +44,7 @@ class MoveCase:
 
     @property
     def bytes(self) -> int:
-        """Of all arrays; 0 if nothing moves, or if a size is symbolic."""
+        """The bytes of all arrays; 0 if nothing moves, or if a size is symbolic."""
         moves = not is_key(self.result) and 0 not in self.result.shape
         return known_bytes(self.result, *self.data) if moves else 0
 
@@ -97,7 +97,7 @@ def move_elements(
 def back_with_number(move: Move) -> Back:
     """The transpose of a move whose last array is one number: its cotangent is a sum that is rounded once.
 
-    Of [7, x, 7], x with a border of 7, and the cotangent [1, 2, 3] it is 2 for x and 4 for the number. JAX would take
+    For [7, x, 7], x with a border of 7, the cotangent [1, 2, 3] gives 2 to x and 4 to the number. JAX would subtract
     the sum over x from that over all, which loses small numbers beside large ones.
     """
 

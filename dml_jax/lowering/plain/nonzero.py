@@ -16,7 +16,7 @@ __all__ = ["NonzeroCase", "numbers_set"]
 
 @dataclass(frozen=True)
 class NonzeroCase:
-    """One search of flags, for what chooses how it runs.
+    """One search of flags, for the choice between implementations.
 
     Args:
       flags: shape and type.
@@ -28,7 +28,7 @@ class NonzeroCase:
 
     @property
     def bytes(self) -> int:
-        """Of the flags and the numbers; 0 without any, or if their number is symbolic."""
+        """The bytes of the flags and the indices; 0 without flags, or if their number is symbolic."""
         known = known_bytes(self.flags)
         return known + known_bytes(self.result) if known else 0
 

@@ -23,7 +23,7 @@ MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class Border:
-    """The move of an array into one with `start` elements before it and `end` behind it along each dimension.
+    """The move of an array into one with `start` elements before it and `end` after it along each dimension.
 
     Args:
       start: per dimension.
@@ -93,8 +93,8 @@ def _periodic(runs_of: Callable[[int], list[Run]]) -> Callable[..., jax.Array]:
         period, total = sum(stop - first for first, stop, _ in runs), start + array.shape[axis] + end
         before = -start % period  # elements of the first period that are left out
         if (before + total) // period * len(runs) <= MOST_PARTS:
-            return _joined(array, axis, cut_runs(runs, before, before + total))
-        once = _joined(array, axis, runs)
+            return _join(array, axis, cut_runs(runs, before, before + total))
+        once = _join(array, axis, runs)
         repeats = [1] * array.ndim
         repeats[axis] = -(-(before + total) // period)
         return lax.slice_in_dim(jnp.tile(once, repeats), before, before + total, axis=axis)
@@ -102,7 +102,7 @@ def _periodic(runs_of: Callable[[int], list[Run]]) -> Callable[..., jax.Array]:
     return border
 
 
-def _joined(array: jax.Array, axis: int, runs: list[Run]) -> jax.Array:
+def _join(array: jax.Array, axis: int, runs: list[Run]) -> jax.Array:
     def part(first: int, stop: int, is_reversed: bool) -> jax.Array:
         cut = lax.slice_in_dim(array, first, stop, axis=axis)
         return lax.rev(cut, (axis,)) if is_reversed else cut

@@ -30,7 +30,7 @@ class Permutation:
 
     Args:
       source: for each dimension of the operand, the sizes of its parts.
-      order: the parts as the result has them, each by its number in the operand.
+      order: the parts as the result has them, each by its index in the operand.
       target: for each dimension of the result, how many parts it merges; of none it has size 1.
     """
 
@@ -62,7 +62,7 @@ class Permutation:
 
     @cached_property
     def flat(self) -> "Permutation":
-        """The same permutation from the flat operand to the flat result, of as few parts as possible.
+        """This permutation from the flat operand to the flat result, with as few parts as possible.
 
         Sizes of 1 are gone, and neighbours that stay neighbours are one: NHWC to NCHW moves (n, h * w, c).
         """
@@ -100,7 +100,7 @@ class Permutation:
 
 @dataclass(frozen=True)
 class PermuteCase:
-    """One permutation, for what chooses how it runs.
+    """One permutation, for the choice between implementations.
 
     Args:
       permutation: of the operand.
@@ -171,7 +171,7 @@ class PermuteCase:
 
     @cached_property
     def divisors(self) -> tuple[int, ...]:
-        """Sizes by which the split of dimensions divides, behind the first part that moves."""
+        """Sizes by which the split of dimensions divides, after the first part that moves."""
         parts, source = self.permutation.parts, self.permutation.source
         stored, shown = ([d for d in order if parts[d] != 1] for order in (range(len(parts)), self.permutation.order))
         moved = next(d for d, other in zip(stored, shown, strict=True) if d != other)

@@ -1,4 +1,4 @@
-"""Reductions of a scatter: add, mul, min and max, each with its identity and its lax function."""
+"""Scatter combiners: add, mul, min and max, each with its identity and its lax function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ __all__ = ["ADD", "MAX", "MIN", "MUL", "Reduction"]
 
 @dataclass(frozen=True)
 class Reduction:
-    """How two numbers that meet in one element become one.
+    """A scatter combiner: how updates of the same element are combined.
 
     Args:
-      combine: of two encoded arrays.
-      scatter: what lax has, of encoded numbers.
-      identity: of the type of encoded numbers, the one that changes no other.
-      encode: numbers as those that are combined.
-      decode: encoded numbers as numbers of a type.
-      rounds: whether the order decides about the last bit, of floats.
+      combine: combines two encoded arrays elementwise.
+      scatter: the lax function that scatters encoded updates.
+      identity: takes the encoded dtype; returns the number that changes no other.
+      encode: converts an array to the dtype in which it is combined.
+      decode: converts an encoded array to a dtype.
+      rounds: whether the result depends on the order (float rounding).
     """
 
     combine: Callable[[jax.Array, jax.Array], jax.Array]
@@ -37,13 +37,13 @@ class Reduction:
     rounds: bool = True
 
     def encodes(self, dtype: Any) -> bool:
-        """Whether encoded numbers are others."""
+        """Whether `encode` changes values of this dtype."""
         return not self.rounds or wide_type(dtype) != dtype
 
 
 ADD = Reduction(jnp.add, lax.scatter_add, lambda dtype: np.zeros((), dtype))
 MUL = Reduction(jnp.multiply, lax.scatter_mul, lambda dtype: np.ones((), dtype))
-# Devices differ about NaNs and zeros of both signs, but not about the order of integers.
+# Float min and max treat NaN and zeros differently per backend, so integer sort keys are compared.
 MIN = Reduction(
     jnp.minimum,
     lax.scatter_min,

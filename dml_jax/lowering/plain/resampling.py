@@ -54,7 +54,7 @@ class Interpolation:
         return count if is_so else 0
 
     def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
-        """Of each row the indices, None where a slice does, and the weights, None where all are 1; of many all rows."""
+        """Per row indices (None: a slice will do) and weights (None: all 1); one pair for all rows if they are many."""
         indices, weights = self.indices[..., None].astype(index_dtype([self.size])), self._all_weights()
         if self.is_long:
             return [(jnp.asarray(indices), jnp.asarray(weights))]
@@ -68,8 +68,8 @@ class Interpolation:
             return self._in_turn(arrays[0], x, axis)
         parts = []
         for (indices, weights), at in zip(arrays, self.indices, strict=True):
-            taken = _taken(indices, x, axis, at)
-            parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
+            taken = _take(indices, x, axis, at)
+            parts.append(taken if weights is None else _weigh(taken, axis, weights, is_first=not parts))
         return reduce(jnp.add, parts)
 
     def _in_turn(self, arrays: tuple[jax.Array, jax.Array], x: jax.Array, axis: int) -> jax.Array:
@@ -78,7 +78,7 @@ class Interpolation:
         is_sorted = bool((np.diff(self.indices) >= 0).all())
 
         def row(at: jax.Array, of_one: jax.Array) -> jax.Array:
-            return _weighted(_read(at, x, axis, is_sorted), axis, of_one, is_first=True)
+            return _weigh(_read(at, x, axis, is_sorted), axis, of_one, is_first=True)
 
         first = row(indices[0], weights[0])
         return lax.scan(lambda total, more: (total + row(*more), None), first, (indices[1:], weights[1:]))[0]
@@ -121,12 +121,12 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
         return _through(by_axis, where[0], x)
 
     def weigh(where: Any, x: jax.Array) -> jax.Array:
-        return _narrowed(copy(where, _widened(x)), x.dtype)
+        return _narrow(copy(where, _widen(x)), x.dtype)
 
     def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         if len(few) == len(by_axis):
-            return [_narrowed(_through(few, where[1], _widened(cotangent)), cotangent.dtype)]
-        return _transposed(copy, where, cotangent, like)
+            return [_narrow(_through(few, where[1], _widen(cotangent)), cotangent.dtype)]
+        return _transpose(copy, where, cotangent, like)
 
     is_copy = all(matrix.weights is None for matrix in by_axis.values())
     where = [{axis: matrix.arrays() for axis, matrix in both.items()} for both in (by_axis, few)]
@@ -137,18 +137,18 @@ def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
     """Repeats every element in turn, along some dimensions; sizes may be symbolic."""
 
     def move(_: Any, x: jax.Array) -> jax.Array:
-        return _repeated(x, counts)
+        return _repeat(x, counts)
 
     def back(_: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return _transposed(move, None, cotangent, like)
+        return _transpose(move, None, cotangent, like)
 
     return move_elements(move, None, jnp.asarray(input), back=back)
 
 
-def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def _transpose(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """The transpose of `move` that JAX finds, computed in float32 at least."""
-    (gradient,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
-    return [_narrowed(gradient, cotangent.dtype)]
+    (gradient,) = transpose_of(move)(where, _widen(cotangent), [_widen(x) for x in like])
+    return [_narrow(gradient, cotangent.dtype)]
 
 
 def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
@@ -157,10 +157,10 @@ def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x:
     others = [axis for axis in by_axis if axis not in repeats]
     for axis in sorted(others, key=lambda axis: by_axis[axis].indices.shape[1] / max(1, by_axis[axis].size)):
         x = by_axis[axis](arrays[axis], x, axis)
-    return _repeated(x, repeats)
+    return _repeat(x, repeats)
 
 
-def _repeated(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
+def _repeat(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
     """Repeats along all axes at once, which XLA does in one pass."""
     if not counts:
         return x
@@ -176,7 +176,7 @@ def _step(at: np.ndarray) -> int:
     return step if step > 0 and (steps == step).all() else 0
 
 
-def _taken(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -> jax.Array:
+def _take(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -> jax.Array:
     """Elements at static indices."""
     if indices is None:
         start, stop = (int(at[0]), int(at[-1]) + 1) if at.size else (0, 0)
@@ -190,19 +190,19 @@ def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.A
     return read(hide_constant(indices), x)
 
 
-def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
+def _weigh(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
     """Multiplies by weights; elements of weight 0 give 0.0 in the first row, else -0.0, which changes no sum."""
     shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
     return jnp.where(shown == 0, nothing, x * shown)
 
 
-def _widened(x: jax.Array) -> jax.Array:
+def _widen(x: jax.Array) -> jax.Array:
     """Numbers as they are summed."""
     return x if jnp.issubdtype(x.dtype, jnp.inexact) and x.dtype.itemsize >= 4 else x.astype(jnp.float32)
 
 
-def _narrowed(x: jax.Array, dtype: Any) -> jax.Array:
+def _narrow(x: jax.Array, dtype: Any) -> jax.Array:
     """Sums as numbers of a dtype; integers are the nearest ones, halves to even, which cubic weights may exceed."""
     if not jnp.issubdtype(dtype, jnp.integer):
         return narrow_apart(x, dtype)

@@ -1,6 +1,6 @@
 """Coordinates of resampling: where each element of the output lies in the input, along one dimension.
 
-An element o lies at (o - after) / scale - before. Of 21 elements that become 6, with offsets of 0, element 3 lies at
+An element o lies at (o - after) / scale - before. If 21 elements become 6, with offsets of 0, element 3 lies at
 3 / (6 / 21) = 10.5: exactly so as integers, 10 + 1 / 2, and in float32 perhaps beside it.
 """
 
@@ -31,14 +31,14 @@ class Positions:
 
     @property
     def coordinates(self) -> np.ndarray:
-        """As float64, in which whole numbers and halves stay what they are."""
+        """Positions as float64, which holds whole numbers and halves exactly."""
         return self.whole + (self.rest / self.unit).astype(np.float64)
 
 
 def exact_positions(
     count: int, scale: Fraction | float, before: Fraction | float, after: Fraction | float
 ) -> Positions:
-    """Those of `count` elements as integers and a unit: with 21 -> 6, o * 7 / 2.
+    """Positions of `count` elements as integers and a unit: with 21 -> 6, o * 7 / 2.
 
     Args:
       count: of the output.
@@ -55,6 +55,6 @@ def exact_positions(
 
 
 def source_coordinates(count: int, scale: float, before: float, after: float) -> np.ndarray:
-    """Those of `count` elements in float32 all along, as a device computes them."""
+    """Positions of `count` elements in float32 all along, as a device computes them."""
     with np.errstate(all="ignore"):  # infinite ones are clamped
         return (np.arange(count, dtype=np.float32) - np.float32(after)) / np.float32(scale) - np.float32(before)

@@ -25,7 +25,7 @@ def is_tiny(table: Any, updates: Any) -> bool:
 
 @dataclass(frozen=True)
 class ScatterCase:
-    """One write, for what chooses how it runs.
+    """One write, for the choice between implementations.
 
     Args:
       write: how lax.scatter writes.
@@ -43,7 +43,7 @@ class ScatterCase:
 
     @property
     def bytes(self) -> int:
-        """Of the table, which is read and written; 0 if a size is symbolic."""
+        """The bytes of the table, twice: it is read and written; 0 if a size is symbolic."""
         is_known = known_bytes(self.indices, self.input, self.updates) > 0 and not is_key(self.input)
         return 2 * known_bytes(self.input) if is_known else 0
 
@@ -82,7 +82,7 @@ def _scatter(write: Write, indices: jax.Array, input: jax.Array, updates: jax.Ar
 
 @dataclass(frozen=True)
 class TableCopy:
-    """A copy of a table into a flat buffer, for what chooses whether it is made.
+    """A copy of a table into a flat buffer, for the choice whether it is made.
 
     Args:
       input: shape and type of the table.
@@ -96,7 +96,7 @@ class TableCopy:
 
     @property
     def bytes(self) -> int:
-        """Of the table, which is read and written."""
+        """The bytes of the table, twice: it is read and written."""
         return 2 * known_bytes(self.input)
 
     @property

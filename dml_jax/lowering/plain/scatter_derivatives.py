@@ -1,7 +1,7 @@
 """Scatters that reduce, with their derivatives: add, mul, min, max and mean.
 
 Where `input` takes no part, the updates are combined with one another, and an element that none addresses keeps its
-value. Of input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 5]:
+value. For input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 5]:
 
     add    with input 15 8 4    without 10 5 4
     mean   with input  5 4 4    without  5 5 4      sums divided by 3 2 1, or by 2 1, and 4 as it is
@@ -27,7 +27,7 @@ from .scatter_rows import Rows, Write, check_sortable
 
 __all__ = ["reduce_slices"]
 
-# Of the indices, then the table unless it holds the identity of the reduction, and the updates.
+# Takes the indices, then the table unless it holds the identity of the reduction, then the updates.
 Reduced = Callable[..., jax.Array]
 
 
@@ -47,23 +47,23 @@ def reduce_slices(
     input, updates = jnp.asarray(input), jnp.asarray(updates)
     data = (input, updates) if includes_input else (updates,)
     if includes_input and reduction != "mean":
-        return _combined(indices, data, input.shape, write, reduction)
+        return _combine(indices, data, input.shape, write, reduction)
     counts = _count_updates(indices, input.shape, updates, write)
     if reduction == "mean":
         combined = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
-        combined = _combined(indices, data, input.shape, write, reduction)
+        combined = _combine(indices, data, input.shape, write, reduction)
     return carry_bits(jnp.where, jnp.broadcast_to(counts > 0, input.shape), combined, input)
 
 
-def _combined(
+def _combine(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: str
 ) -> jax.Array:
     """Combines the table, unless it holds the identity, and the updates; bools as NumPy does."""
     dtype = data[-1].dtype
     if dtype == jnp.bool_:
         extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)  # add and max are "or", mul and min "and"
-        numbers = _combined(indices, [x.astype(jnp.int8) for x in data], shape, write, extreme)
+        numbers = _combine(indices, [x.astype(jnp.int8) for x in data], shape, write, extreme)
         return numbers.astype(jnp.bool_)
     if not jnp.issubdtype(dtype, jnp.inexact):
         return scatter_reduce(indices, data, shape, write, _KINDS[reduction])
@@ -76,7 +76,7 @@ def _mean(
     """Sums in 32 bits at least, divided and rounded once: floats to the nearest, integers towards minus infinity."""
     dtype, is_integer = data[-1].dtype, jnp.issubdtype(data[-1].dtype, jnp.integer)
     wide = jnp.int32 if is_integer and dtype.itemsize < 4 else wide_type(dtype)
-    total = _combined(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
+    total = _combine(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
     divisors = jnp.maximum(counts, 1).astype(wide)
     return narrow_apart(total // divisors if is_integer else total / divisors, dtype)
 

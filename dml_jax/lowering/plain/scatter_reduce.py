@@ -25,7 +25,7 @@ __all__ = ["ScatterReduceCase", "scatter_reduce"]
 
 @dataclass(frozen=True)
 class ScatterReduceCase:
-    """One scatter that reduces, for what chooses how it runs.
+    """One scatter that reduces, for the choice between implementations.
 
     Args:
       rows: of the table, and how they are written.
@@ -45,13 +45,13 @@ class ScatterReduceCase:
 
     @property
     def bytes(self) -> int:
-        """Of updates, indices and the table; 0 where rows have no number of 31 bits, or several devices share them."""
+        """The bytes of updates, indices and table; 0 if row indices exceed 31 bits, or devices share the rows."""
         is_numbered = self.devices == 1 and self.rows.are_numbered(self.indices) and self.number > 0
         return known_bytes(self.updates, self.indices, self.result) if is_numbered else 0
 
     @property
     def plain(self) -> Move:
-        """All updates at once, with what lax has."""
+        """All updates at once, by the scatter of lax."""
         return partial(_reduce, self.rows, self.reduction)
 
     @property

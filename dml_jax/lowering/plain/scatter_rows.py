@@ -90,7 +90,7 @@ class Rows:
 
     @property
     def are_stored(self) -> bool:
-        """Whether the elements of a row lie together, one row behind the other."""
+        """Whether the elements of a row lie together, one row after the other."""
         return self.order == tuple(range(len(self.shape)))
 
     def are_numbered(self, indices: Any) -> bool:

@@ -1,7 +1,7 @@
 """Sums of many updates per row, without contention: once they are sorted by row, the updates of a row are a segment.
 
 Segments may be long, and a thread must not be. So sums of blocks are taken, and sums of blocks of those, as far as they
-lie behind the first block of a segment; a row then adds up what is left of its first block, and all blocks behind. In
+lie after the first block of a segment; a row then adds up what is left of its first block, and all later blocks. In
 blocks of 4:
 
     row      7 7 7|7 7 7 7|7 7 7 7|7 9 9 9      sorted; | where a block begins
@@ -28,7 +28,7 @@ from .scatter_rows import Rows
 
 __all__ = ["reduce_segments"]
 
-# Of an array of rows, one per lane of a word, encoded.
+# An array of rows as one encoded array per lane of a word.
 Lanes = Sequence[jax.Array]
 
 # Most segments are short, and what is read of each row is so many updates. Only a kernel that reads many rows is
@@ -43,7 +43,7 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
 
     Args:
       rows: of the table.
-      reduction: what is done where two meet.
+      reduction: combines two.
       indices: in the rank that lax.scatter wants, at least one.
       data: the table, unless it holds the identity of the reduction; the updates.
     """
@@ -52,14 +52,14 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
     unsorted, packed = rows.row_of_each(indices), _Packed(rows.fold_updates(updates), reduction)
     numbers, order = lax.sort((unsorted, lax.iota(jnp.int32, unsorted.shape[0])), num_keys=1, is_stable=True)
     segments = _Segments(numbers, rows.count, reduction)
-    behind = segments.totals(packed, order)
+    later = segments.totals(packed, order)
     if held is None:  # a row without an update is the identity
-        total = segments.total(packed, order, segments.first, segments.end, FIRST_BLOCK, behind)
+        total = segments.total(packed, order, segments.first, segments.end, FIRST_BLOCK, later)
         return rows.unfold(packed.rounded(total))
     begins = numbers != jnp.concatenate([jnp.full(1, -1, jnp.int32), numbers[:-1]])
     row = jnp.where(begins, numbers, 0)  # of one that goes on, nothing is read or written
     first, end = (jnp.where(begins, bound[row], 0) for bound in (segments.first, segments.end))
-    total = segments.total(packed, order, first, end, FIRST_BLOCK, behind)
+    total = segments.total(packed, order, first, end, FIRST_BLOCK, later)
     # As integers, which every platform reads and writes where they are, and no more of the table than that.
     before = as_bits(lambda row, table: table.at[row].get(mode="clip"))(row, held)
     store = as_bits(lambda row, table, rows: table.at[row].set(rows, mode="drop", unique_indices=True))
@@ -135,10 +135,10 @@ class _Segments:
         self.end = per_row(jnp.concatenate([differs, whole]), position + 1)
 
     def totals(self, source: Any, order: jax.Array) -> "_Stored | None":
-        """For the first block behind that in which a segment begins, the total of the segment from there on."""
-        return self._behind(source, order, self.numbers.shape[0], FIRST_BLOCK, [])
+        """For the first block after that in which a segment begins, the total of the segment from there on."""
+        return self._later_blocks(source, order, self.numbers.shape[0], FIRST_BLOCK, [])
 
-    def _behind(
+    def _later_blocks(
         self, source: Any, order: jax.Array | None, length: int, block: int, blocks: list[int]
     ) -> "_Stored | None":
         """`totals` of the level above `length` rows of `source`; `blocks` are the sizes of those below."""
@@ -159,20 +159,20 @@ class _Segments:
         end = jnp.where(is_first, end, number)
         count = number.shape[0]
         above = count if count <= LAST_BLOCK else SECOND_BLOCK if blocks == [FIRST_BLOCK] else LATER_BLOCK
-        behind = self._behind(sums, None, count, above, blocks)
-        total = self.total(sums, None, number, end, above, behind)
+        later = self._later_blocks(sums, None, count, above, blocks)
+        total = self.total(sums, None, number, end, above, later)
         return _Stored(lax.optimization_barrier(total))
 
     def total(
-        self, source: Any, order: jax.Array | None, first: jax.Array, end: jax.Array, block: int, behind: Any
+        self, source: Any, order: jax.Array | None, first: jax.Array, end: jax.Array, block: int, later: Any
     ) -> Lanes:
-        """Combines what is left of the first block of each segment [first, end), and what is `behind` it."""
+        """Combines what is left of the first block of each segment [first, end), and the blocks after it, `later`."""
         next_block = first // block + 1
         total = self._window(source, order, first, jnp.minimum(end, next_block * block) - first, block)
-        if behind is None:
+        if later is None:
             return total
         crosses = end > next_block * block
-        rest = behind.rows(jnp.where(crosses, next_block, 0))
+        rest = later.rows(jnp.where(crosses, next_block, 0))
         return self._combine(total, [self._if(crosses, part) for part in rest])
 
     def _window(self, source: Any, order: jax.Array | None, first: jax.Array, most: jax.Array, block: int) -> Lanes:
@@ -197,5 +197,5 @@ class _Segments:
 
 
 def _above(first: jax.Array, end: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
-    """A range of rows, as one of the blocks that begin behind its first row and inside of it."""
+    """A range of rows, as one of the blocks that begin after its first row and inside of it."""
     return first // block + 1, (end - 1) // block + 1

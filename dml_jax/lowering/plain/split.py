@@ -34,7 +34,7 @@ class Part:
         return lax.slice_in_dim(array, self.start, self.start + self.size, axis=self.axis)
 
     def in_words(self, rank: int, count: int) -> "Part | None":
-        """The same part of an array of that rank, whose last dimension is words of `count` elements."""
+        """This part of an array whose last dimension is words of `count` elements; None if it cuts a word."""
         if self.axis != rank - 1:
             return self
         is_cut = self.start % count or self.size % count

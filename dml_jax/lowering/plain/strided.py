@@ -23,7 +23,7 @@ __all__ = ["ViewCase", "view"]
 
 @dataclass(frozen=True)
 class ViewCase:
-    """One view, for what chooses how it is read.
+    """One view, for the choice between implementations.
 
     Args:
       layout: of the view, in elements.
@@ -37,7 +37,7 @@ class ViewCase:
 
     @property
     def bytes(self) -> int:
-        """Of the view, read and written; 0 if it is empty, or if the size of the buffer is symbolic."""
+        """The bytes of the view, read and written; 0 if it is empty, or if the size of the buffer is symbolic."""
         known = not is_key(self.buffer) and known_bytes(self.buffer)
         return 2 * prod(self.layout.sizes) * self.buffer.dtype.itemsize if known else 0
 
@@ -74,7 +74,7 @@ def view(buffer: Any, layout: Layout, deterministic: bool = False, *, is_operand
       ConstraintError: elements that overlap have offsets that need 64 bits, and JAX has none.
     """
     if layout.is_dense and 0 not in layout.sizes:
-        return permute(_addressed(buffer, layout), _permutation(layout), is_operand=is_operand)
+        return permute(_slice_addressed(buffer, layout), _permutation(layout), is_operand=is_operand)
     for group in layout.merged_groups:
         if not group.is_run:
             index_dtype([group.rows])  # refuses offsets that are too wide now, not when a program is lowered
@@ -97,7 +97,7 @@ def _adding(layout: Layout, deterministic: bool) -> Back:
     return back
 
 
-def _addressed(buffer: Any, layout: Layout) -> jax.Array:
+def _slice_addressed(buffer: Any, layout: Layout) -> jax.Array:
     """The elements of a dense view as a buffer stores them."""
     if (layout.offset, layout.span) == (0, buffer.shape[0]):
         return buffer

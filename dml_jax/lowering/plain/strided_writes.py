@@ -20,7 +20,7 @@ __all__ = ["StridedWrite", "in_storage_order", "place", "update", "update_in_pla
 
 @dataclass(frozen=True)
 class StridedWrite:
-    """One write through strides, for what chooses how it runs.
+    """One write through strides, for the choice between implementations.
 
     Args:
       layout: where the updates go.
@@ -36,7 +36,7 @@ class StridedWrite:
 
     @property
     def bytes(self) -> int:
-        """Of the buffer, which is read and written; 0 if its size is symbolic."""
+        """The bytes of the buffer, twice: it is read and written. 0 for random keys, or if its size is symbolic."""
         return 0 if is_key(self.buffer) else 2 * known_bytes(self.buffer)
 
     @property
@@ -46,7 +46,7 @@ class StridedWrite:
 
     @property
     def plain(self) -> Move:
-        """The write of numbers that XLA would change as integers."""
+        """The write with bits that arrive as they are: floats move as integers."""
         return as_bits(partial(write, self.layout))
 
 
@@ -58,12 +58,12 @@ def update(buffer: Any, updates: Any, layout: Layout) -> jax.Array:
 
 
 def update_in_place(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
-    """The same where `buffer` is donated, so that nothing is copied."""
+    """`update`, for a donated buffer: no copy."""
     return carry_bits(partial(write, layout), None, buffer, updates)
 
 
 def write(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax.Array:
-    """The same of elements that XLA does not change."""
+    """`update`, for dtypes that XLA moves bit-exactly."""
     if 0 in layout.sizes or is_key(buffer) or not layout.is_nested:
         return _scatter(buffer, updates, layout)
     length = buffer.shape[0]
@@ -75,7 +75,7 @@ def write(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax
 
 
 def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
-    """Writes such a view into `length` zeros; of DirectML's types, which XLA pads without changing a bit."""
+    """Scatters `updates` through `layout` into a zero buffer of `length`, by pads."""
     if 0 in layout.sizes or not layout.is_nested:
         return _scatter(jnp.zeros(length, updates.dtype), updates, layout)
     *outer, last = layout.groups or [ELEMENT]

@@ -20,7 +20,7 @@ __all__ = ["TopKCase", "first_of_all", "greatest"]
 
 @dataclass(frozen=True)
 class TopKCase:
-    """One search of the greatest along an axis, for what chooses how it runs.
+    """One search of the greatest along an axis, for the choice between implementations.
 
     Args:
       k: how many are wanted.

@@ -1,7 +1,7 @@
-"""Unfold and fold: windows that slide over an array, their elements beside each other, and added up in place again.
+"""Unfold (im2col) and its transpose fold (col2im), which sums overlapping windows.
 
-Dimension by dimension: of a window of 3 elements, those of one number are a strided slice, with zeros where the window
-lies in the padding. Long windows are read by an index for each element instead.
+One dimension at a time: the k-th elements of all windows are one strided slice, so a window of 3 needs 3 slices. Longer
+windows use a gather.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["fold_windows", "slices_of", "unfold_axis", "unfold_slices", "unfold_
 
 
 def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """The last dimensions become those of the elements of a window, then those of the windows; bits are moved."""
+    """Unfolds the last dimensions: [..., *elements of a window, *windows]; moves bits."""
     lead = array.shape[: array.ndim - len(windows)]
     if _are_blocks(lead, windows):
         moved = rearrange(array, Blocks("depth", "CRD", "NCHW", windows[0].window))
@@ -48,7 +48,7 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def fold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """The transpose of `unfold_windows`: elements that come from one are added up, narrow floats in float32."""
+    """The transpose of `unfold_windows`: sums overlapping windows, narrow floats in float32."""
     lead = array.shape[: array.ndim - 2 * len(windows)]
     if _are_blocks(lead, windows):  # nothing is added up
         *outer, channels = lead
@@ -62,13 +62,13 @@ def fold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _are_blocks(lead: Sequence[int], windows: Sequence[Windows]) -> bool:
-    """Whether squares that lie side by side fill two dimensions, behind one of channels: depth and space."""
+    """Whether windows are square blocks that tile two dimensions exactly, after one of channels: space_to_depth."""
     fill = all(dim.are_tiles and not dim.start and dim.count * dim.window == dim.size for dim in windows)
     return len(lead) > 0 and len(windows) == 2 and windows[0].window == windows[1].window and fill
 
 
 def unfold_slices(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """The plain meaning of `unfold_windows`, of what a device does not change."""
+    """Reference implementation of `unfold_windows` for dtypes that move bit-exactly."""
     lead = array.ndim - len(windows)
     for d in reversed(range(len(windows))):
         array = _unfold_along(array, lead, array.ndim - len(windows) + d, windows[d])
@@ -76,7 +76,7 @@ def unfold_slices(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _fold(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """The sums in wide types, all at once if windows have few elements."""
+    """Sums in accumulation types; all dimensions at once if windows have few elements."""
     lead, count = array.ndim - 2 * len(windows), len(windows)
     if prod(dim.window for dim in windows) <= FEW and _are_addable(windows):
         return add_slices(partial(_element, array, lead), range(lead, lead + count), windows)
@@ -86,19 +86,19 @@ def _fold(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _are_addable(windows: Sequence[Windows]) -> bool:
-    """Whether sums of slices make the result; side by side, windows are not added up."""
+    """Whether fold is a sum of slices; it is none if windows do not overlap."""
     return are_sliceable(windows) and have_few_phases(windows) and not any(dim.are_tiles for dim in windows)
 
 
-def _element(array: jax.Array, lead: int, numbers: tuple[int, ...]) -> jax.Array:
-    """The elements at these numbers along the dimensions from `lead` on."""
-    for number in numbers:
-        array = lax.index_in_dim(array, number, lead, keepdims=False)
+def _element(array: jax.Array, lead: int, offsets: tuple[int, ...]) -> jax.Array:
+    """The elements at these offsets of all windows, whose dimensions begin at `lead`."""
+    for offset in offsets:
+        array = lax.index_in_dim(array, offset, lead, keepdims=False)
     return array.astype(wide_type(array.dtype))
 
 
 def unfold_axis(array: jax.Array, axis: int, windows: Windows) -> jax.Array:
-    """One dimension becomes that of the windows; that of the elements of a window comes first. Bits are moved."""
+    """Replaces `axis` by the window count, and prepends the elements of a window at 0; moves bits."""
 
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [narrow_apart(_fold_along(cotangent, 0, axis + 1, windows), cotangent.dtype)]
@@ -140,16 +140,16 @@ def _fold_tiles(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax
 
 
 def slices_of(array: jax.Array, axis: int, windows: Windows) -> list[jax.Array]:
-    """Of all windows along an axis the elements of each number, with zeros for the padding."""
+    """For each offset in a window, the elements of all windows there; zeros for padding."""
 
-    def part(number: int) -> jax.Array:
-        first, end, start = windows.inside(number)
+    def slice_at(offset: int) -> jax.Array:
+        first, end, start = windows.inside(offset)
         limit = start + (end - first - 1) * windows.stride + 1 if end > first else start
         stride = min(windows.stride, max(windows.size, 1))
         elements = lax.slice_in_dim(array, start, limit, stride, axis)
         return _pad(elements, axis, first, windows.count - end)
 
-    return [part(number) for number in range(windows.window)]
+    return [slice_at(offset) for offset in range(windows.window)]
 
 
 def _pad(array: jax.Array, axis: int, low: int, high: int) -> jax.Array:
@@ -167,12 +167,12 @@ def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) ->
 
 
 def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
-    """Each element gathers the elements that are added up to it: at most one of each run of `steps` numbers."""
+    """Each element gathers the elements that it sums: at most one of every `steps` offsets in a row."""
     at, elements = windows.positions(), windows.window * windows.count
     inside = (at >= 0) & (at < windows.size)
-    numbers, _ = np.nonzero(inside)
+    offsets, _ = np.nonzero(inside)
     indices = np.full((-(-windows.window // windows.steps), windows.size), elements, index_dtype((elements,)))
-    indices[numbers // windows.steps, at[inside]] = np.flatnonzero(inside)
+    indices[offsets // windows.steps, at[inside]] = np.flatnonzero(inside)
     rows = jnp.moveaxis(array, lead, axis - 1)
     rows = rows.reshape(*rows.shape[: axis - 1], elements, *rows.shape[axis + 1 :])
     return jnp.take(rows, indices, axis - 1, mode="fill", fill_value=0).sum(axis - 1, dtype=array.dtype)

@@ -1,4 +1,4 @@
-"""Windows as strided slices: of all windows along some dimensions the elements of one number, read or added up.
+"""Windows as strided slices, read or added up: a slice has the elements of all windows at one offset.
 
 The array is padded once for all of them. XLA makes one loop of what is computed of several slices. A slice that is
 padded on its own, in turn, is a branch for each element, which no CPU vectorises.
@@ -25,10 +25,10 @@ __all__ = [
     "are_sliceable",
     "groups",
     "have_few_phases",
-    "numbers_of",
     "pad",
     "read_slices",
     "spread_slices",
+    "window_offsets",
 ]
 
 FEW = 16  # elements of a window: of more it is faster to go dimension by dimension
@@ -36,7 +36,7 @@ MOST_PHASES = 64  # elements from a window to the next one, over all dimensions
 
 # Axes, and the windows along each of them.
 Group = tuple[Sequence[int], Sequence[Windows]]
-# The numbers of an element along the dimensions of a window to the slice of all windows that has them.
+# Takes an element's offset along each dimension of a window; returns that element of all windows.
 SliceOf = Callable[[tuple[int, ...]], jax.Array]
 
 
@@ -57,8 +57,8 @@ def groups(axes: Sequence[int], windows: Sequence[Windows], few: int = FEW) -> l
     return [([axis], [dim]) for axis, dim in zip(axes, windows, strict=True)]
 
 
-def numbers_of(windows: Sequence[Windows]) -> Iterator[tuple[int, ...]]:
-    """The numbers of the elements of a window along its dimensions, in row-major order."""
+def window_offsets(windows: Sequence[Windows]) -> Iterator[tuple[int, ...]]:
+    """The offsets of a window's elements, one per dimension, in row-major order."""
     return product(*(range(dim.window) for dim in windows))
 
 
@@ -73,15 +73,15 @@ def pad(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill:
 def read_slices(
     array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill: Any = 0, *, padded: bool = False
 ) -> Iterator[jax.Array]:
-    """The slices in the row-major order of their numbers; `fill` is what the padding holds.
+    """Slices in row-major order of their offsets; padding holds `fill`.
 
     With `padded` the array has its padding.
     """
     whole = array if padded else pad(array, axes, windows, fill)
-    for numbers in numbers_of(windows):
+    for offsets in window_offsets(windows):
         start, limit, strides = [0] * whole.ndim, [*whole.shape], [1] * whole.ndim
-        for axis, dim, number in zip(axes, windows, numbers, strict=True):
-            start[axis] = number * dim.dilation
+        for axis, dim, offset in zip(axes, windows, offsets, strict=True):
+            start[axis] = offset * dim.dilation
             limit[axis] = start[axis] + (dim.count - 1) * dim.stride + 1
             strides[axis] = min(dim.stride, max(dim.padded, 1))
         yield lax.slice(whole, start, limit, strides)
@@ -90,8 +90,8 @@ def read_slices(
 def add_slices(slice_of: SliceOf, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
     """The sum of slices, each element where `read_slices` would read it."""
 
-    def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
-        slices = slice_of(numbers)
+    def placed(offsets: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
+        slices = slice_of(offsets)
         edges = [(0, 0, 0)] * slices.ndim
         for axis, dim, shift in zip(axes, windows, shifts, strict=True):
             edges[axis] = (shift, dim.turns - shift - dim.count, 0)
@@ -107,27 +107,27 @@ def spread_slices(
     axes: Sequence[int],
     windows: Sequence[Windows],
 ) -> jax.Array:
-    """As `add_slices`, of slices that are computed from the same arrays, which are padded once.
+    """`add_slices` for slices that are computed from the same arrays, which are padded once.
 
     Args:
-      slice_of: takes the numbers of an element and arrays of all windows, elementwise; makes 0 of `fills`.
+      slice_of: takes an element's offsets and arrays of all windows, elementwise; returns 0 for `fills`.
       arrays: of all windows.
       fills: for each of them.
       axes: of the windows.
       windows: along each of them.
     """
-    shifts = [[(number * dim.dilation - dim.start) // dim.stride for number in range(dim.window)] for dim in windows]
+    shifts = [[(offset * dim.dilation - dim.start) // dim.stride for offset in range(dim.window)] for dim in windows]
     edges = [(0, 0, 0)] * arrays[0].ndim
     for axis, dim, some in zip(axes, windows, shifts, strict=True):
         edges[axis] = (max(some), dim.turns - min(some) - dim.count, 0)
     whole = [lax.pad(array, jnp.asarray(fill, array.dtype), edges) for array, fill in zip(arrays, fills, strict=True)]
 
-    def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
+    def placed(offsets: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
         start, limit = [0] * whole[0].ndim, [*whole[0].shape]
         for axis, dim, shift in zip(axes, windows, shifts, strict=True):
             start[axis] = edges[axis][0] - shift
             limit[axis] = start[axis] + dim.turns
-        return slice_of(numbers, *(lax.slice(array, start, limit) for array in whole))
+        return slice_of(offsets, *(lax.slice(array, start, limit) for array in whole))
 
     return _add_placed(placed, axes, windows)
 
@@ -140,9 +140,9 @@ def _add_placed(
     Windows that are s apart have elements of s phases, each of which is a sum of slices; they are interleaved then.
     """
     phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(dim.stride) for dim in windows))}
-    for numbers in numbers_of(windows):
-        at = [divmod(n * dim.dilation - dim.start, dim.stride) for n, dim in zip(numbers, windows, strict=True)]
-        phases[tuple(phase for _, phase in at)].append(placed(numbers, [shift for shift, _ in at]))
+    for offsets in window_offsets(windows):
+        at = [divmod(n * dim.dilation - dim.start, dim.stride) for n, dim in zip(offsets, windows, strict=True)]
+        phases[tuple(phase for _, phase in at)].append(placed(offsets, [shift for shift, _ in at]))
     nothing = jnp.zeros_like(next(slices[0] for slices in phases.values() if slices))
     return _interleave([reduce(add, slices or [nothing]) for slices in phases.values()], axes, windows)
 

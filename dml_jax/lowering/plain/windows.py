@@ -28,7 +28,7 @@ class Windows:
       stride: elements from a window to the next one.
       dilation: elements from one of a window to its next one.
       start: zeros before the dimension.
-      end: zeros behind it.
+      end: zeros after it.
     """
 
     size: int
@@ -44,7 +44,7 @@ class Windows:
 
     @property
     def span(self) -> int:
-        """From the first element of a window to its last one."""
+        """Elements from the first one of a window to its last one, both included."""
         return self.dilation * (self.window - 1) + 1
 
     @property
@@ -54,7 +54,7 @@ class Windows:
 
     @property
     def steps(self) -> int:
-        """Elements of windows meet where their numbers differ by a multiple of it, those of less than it never."""
+        """Two windows can share an element only at offsets that differ by a multiple of it (0 included)."""
         return min(self.stride // gcd(self.stride, self.dilation), self.window)
 
     @property
@@ -64,41 +64,41 @@ class Windows:
 
     @property
     def are_tiles(self) -> bool:
-        """Whether they lie side by side."""
+        """Whether windows lie side by side, without gap or overlap."""
         return self.dilation == 1 and 1 < self.window == self.stride
 
-    def inside(self, number: int) -> tuple[int, int, int]:
-        """The windows, from one up to another, whose element of that number is in the dimension; where the first is."""
-        offset = number * self.dilation - self.start
-        first = min(max(-(offset // self.stride), 0), self.count)
-        end = min(max(-((offset - self.size) // self.stride), first), self.count)
-        return first, end, first * self.stride + offset if end > first else 0
+    def inside(self, offset: int) -> tuple[int, int, int]:
+        """The windows [first, end) whose element at `offset` is no padding, and the position of that of the first."""
+        position = offset * self.dilation - self.start  # in window 0
+        first = min(max(-(position // self.stride), 0), self.count)
+        end = min(max(-((position - self.size) // self.stride), first), self.count)
+        return first, end, first * self.stride + position if end > first else 0
 
     def sizes_inside(self) -> np.ndarray:
-        """How many elements of each window are in the dimension."""
+        """How many elements of each window are no padding."""
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)
-        offsets = np.arange(self.count) * stride - self.start
+        starts = np.arange(self.count) * stride - self.start
         first = self.first_inside()
-        end = np.clip(-((offsets - self.size) // dilation), first, self.window)
+        end = np.clip(-((starts - self.size) // dilation), first, self.window)
         return end - first
 
     def first_inside(self) -> np.ndarray:
-        """The number of the first element of each window that is in the dimension, or what follows all if none is."""
+        """The offset in each window of its first element that is no padding; at least `window` if all are padding."""
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)
         return np.clip(-((np.arange(self.count) * stride - self.start) // dilation), 0, self.window)
 
     def positions(self) -> np.ndarray:
-        """Where each element of each window is, negative or too large in the padding."""
+        """[window, count]: the position of each element of each window; outside [0, size) it is padding."""
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)  # of one alone: any number
         return np.arange(self.window)[:, None] * dilation + np.arange(self.count) * stride - self.start
 
 
 @dataclass(frozen=True)
 class WindowCase:
-    """One unfolding of windows, for what chooses how it runs.
+    """One unfold, for the choice between implementations.
 
     Args:
-      plain: the plain meaning.
+      plain: the reference implementation.
       windows: along each of some dimensions.
       axes: these dimensions.
       array: that the windows slide over: shape and type.
@@ -115,5 +115,5 @@ class WindowCase:
 
     @property
     def bytes(self) -> int:
-        """Of both arrays; 0 if one is empty, or if a size is symbolic."""
+        """The bytes of both arrays; 0 if one is empty, or if a size is symbolic."""
         return known_bytes(self.array, self.result) if known_bytes(self.array) and known_bytes(self.result) else 0

@@ -17,7 +17,7 @@ def wide_type(dtype: Any) -> Any:
 
 
 def computed_type(dtype: Any) -> Any:
-    """As `wide_type`, but integers have at least eight bits: XLA:GPU crashes in scans of narrower ones."""
+    """`wide_type`, but integers have at least eight bits: XLA:GPU crashes in scans of narrower ones."""
     if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
         return jnp.uint8 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int8
     return wide_type(dtype)

@@ -132,7 +132,7 @@ def fence(move: Move) -> Move:
 
 
 def as_guarded_bits(move: Move) -> Move:
-    """As `as_bits`, of a move that repeats elements, or chooses among them or a constant: LLVM would take casts back.
+    """`as_bits` for a move that repeats elements, or chooses among them or a constant: LLVM would take casts back.
 
     On CPUs zeros are added bit by bit that neither XLA nor LLVM knows, because they are computed from coordinates.
     """

@@ -45,7 +45,7 @@ def _evaluate(array: jax.Array, *, call_jaxpr: Any) -> Sequence[jax.Array]:
     return [array]
 
 
-def _batched(arrays: Sequence[jax.Array], axes: Sequence[int], *, call_jaxpr: Any) -> tuple[Any, Sequence[int]]:
+def _batch(arrays: Sequence[jax.Array], axes: Sequence[int], *, call_jaxpr: Any) -> tuple[Any, Sequence[int]]:
     array, check = jnp.moveaxis(arrays[0], axes[0], 0), jaxpr_as_fun(call_jaxpr)
     if array.shape[0] == 0:  # nothing to check, and checkify takes no batch of nothing
         return [array], [0]
@@ -53,5 +53,5 @@ def _batched(arrays: Sequence[jax.Array], axes: Sequence[int], *, call_jaxpr: An
     return _seen.bind(array, call_jaxpr=mapped), [0]
 
 
-batching.primitive_batchers[_seen] = _batched
+batching.primitive_batchers[_seen] = _batch
 mlir.register_lowering(_seen, lambda context, array, *, call_jaxpr: [array])

@@ -1,6 +1,6 @@
 """Comparisons of floats that keep the bits of their results: -0.0 equals 0.0, and NaNs are equal, and the greatest.
 
-Of [-0.0, 0.0] both have the same key, by which neither is greater, and an image each, from which it is restored.
+-0.0 and 0.0 share one key, by which neither is greater; each has its own image, from which it is restored.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["Order", "by_integers", "by_value", "least_number"]
 
 
 class Order(NamedTuple):
-    """How elements are compared: of equal ones the first counts, zeros are equal, and so are NaNs, the greatest.
+    """How elements are compared: the first of equal ones counts, zeros are equal, and so are NaNs, the greatest.
 
     Args:
       image: elements as numbers of which each stands for one element.
@@ -110,7 +110,7 @@ def _with_nans(dtype: Any) -> Order:
 
 
 def _with_one_nan(dtype: Any) -> Order:
-    """Of floats with one zero and one NaN, in place of -0.0, whose image becomes the greatest."""
+    """The order of floats with one zero, and one NaN in place of -0.0: its image becomes the greatest."""
     last = np.int8(127)
 
     def image(x: jax.Array) -> jax.Array:

@@ -21,7 +21,7 @@ JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
 def unfused_product(product: jax.Array) -> jax.Array:
     """A product of matrices, which XLA:CPU of jaxlib 0.10 must not fuse with a reduction that follows.
 
-    Of a product of [2 or 3, 3] and the transpose of [n, 3], fused with a sum or an extreme of its rows, all columns
+    If a product of [2 or 3, 3] and the transpose of [n, 3] is fused with a sum or an extreme of its rows, all columns
     after 32,768 are wrong (jax-ml/jax issue 39103). XLA drops a barrier before it fuses, but it keeps a rounding to the
     precision that the numbers have already.
     """
@@ -49,7 +49,7 @@ def widened_float4(move: Move) -> Move:
 def int8_product(a: jax.Array, b: jax.Array) -> jax.Array:
     """a @ b of int8, in int32; XLA:GPU of jaxlib 0.11 is wrong for small sizes that are no multiples of four.
 
-    It gets zeros behind them, in arrays of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices.
+    It gets zeros after them, in arrays of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices.
     """
 
     def padded(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -68,7 +68,7 @@ def _product_in_int32(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _to_fours(matrix: jax.Array) -> jax.Array:
-    """A matrix, or several, with zeros behind its rows and columns up to multiples of four."""
+    """A matrix, or several, with zeros after its rows and columns up to multiples of four."""
     return jnp.pad(matrix, [(0, -size % 4 if d >= matrix.ndim - 2 else 0) for d, size in enumerate(matrix.shape)])
 
 

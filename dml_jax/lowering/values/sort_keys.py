@@ -17,7 +17,7 @@ def rank(x: jax.Array, nan: End) -> jax.Array:
 
     -0.0 is less than 0.0, and NaNs are at one end.
 
-    The bits of a float, as a signed integer, ascend with its size. Of negative ones they descend, until all but the
+    The bits of a float, as a signed integer, ascend with its size. Those of negative floats descend, until all but the
     sign are inverted: -1.0 and -2.0 of 8 bits, 1.0111000 and 1.1000000, become 1.1000111 and 1.0111111, -57 and -65.
     """
     if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -40,10 +40,10 @@ def number_of_rank(ranks: jax.Array, dtype: Any, nan: End) -> jax.Array:
 
 
 def order(x: jax.Array) -> jax.Array:
-    """Integers in the order of numbers, of narrow ones signed and of 32 bits: zeros are equal, and NaNs, the greatest.
+    """Integers in the order of numbers, int32 for narrow ones: zeros are equal, and NaNs, the greatest.
 
-    Of 64 bits they may be unsigned: XLA:GPU (jaxlib 0.11) mixes up the dimensions of what is cast from words to those,
-    cast again, and transposed.
+    Those of 64 bits may be unsigned. XLA:GPU (jaxlib 0.11) mixes up dimensions where words are cast to these, cast
+    again, and transposed.
     """
     if jnp.issubdtype(x.dtype, jnp.floating):
         ranks = rank(x, nan="greatest")

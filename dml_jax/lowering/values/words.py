@@ -53,7 +53,7 @@ def from_unsigned(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def lanes(dtype: Any) -> int:
-    """How many elements make a word; 1 for types that are as wide or wider, or do not fill their bytes."""
+    """The number of elements in a word; 1 for types that are as wide or wider, or do not fill their bytes."""
     return 4 // dtype.itemsize if dtype.itemsize < 4 and has_unsigned(dtype) else 1
 
 
@@ -119,12 +119,12 @@ def join_words(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """The same as an array of `dtype`, stored by words."""
+    """`join_words`, as an array of `dtype` that is stored by words."""
     return from_words(join_words(integers, dtype), dtype)
 
 
 def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
-    """As `join_lanes`, of any size: the last word is padded, and cut by one more pass at the speed of a copy."""
+    """`join_lanes` for any size: the last word is padded, and cut by one more pass at the speed of a copy."""
     flat, rest = integers.reshape(-1), -integers.size % lanes(dtype)
     if not rest:
         return join_lanes(flat, dtype).reshape(integers.shape)
@@ -135,7 +135,7 @@ def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """As `join_lanes`, of any rows that fill words together: each word is the sum of a window.
+    """`join_lanes` for any rows that fill words together: each word is the sum of a window.
 
     XLA:GPU fuses a window with what makes its elements, so that the thread that writes a word reads them. The lanes of
     `join_lanes` it may store first, as arrays of words: it rates the costs of that differently from size to size.

@@ -31,7 +31,7 @@ from dml_jax.bench.implementations import Implementation, JaxRun
 from dml_jax.bench.measuring import Effort, measure
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
 from dml_jax.bench.random_section import plainly
-from dml_jax.lowering.select import watch_choices
+from dml_jax.lowering.variant_selection import watch_choices
 
 __all__ = ["Measured", "main", "measured", "summary"]
 

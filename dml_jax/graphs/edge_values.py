@@ -16,7 +16,7 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_elements, join_nibbles, split_nibbles
 from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
-from ..lowering.values.bits import hide_constant
+from ..lowering.values.bit_exact import hide_constant
 from .nodes_and_edges import Constant
 
 __all__ = ["See", "constant_value", "reinterpret", "view_as"]

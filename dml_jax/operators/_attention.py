@@ -17,7 +17,7 @@ from jax import lax
 
 from ..core.structs.activation_table import in_type_of
 from ..lowering.plain.softmax import compute_along
-from ..lowering.values.compiler_faults import unfused_product
+from ..lowering.values.xla_workarounds import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
 
 __all__ = ["KEPT", "append", "attend", "numbered", "split_heads", "up_to_itself"]

@@ -32,7 +32,7 @@ from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..lowering.values.bits import is_key
+from ..lowering.values.bit_exact import is_key
 from ._elementwise_dims import elementwise
 from ._identity import identity
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..lowering.plain.moves import back_with_number, move_elements
-from ..lowering.values.bits import index_dtype
+from ..lowering.plain.data_movement import back_with_number, move_elements
+from ..lowering.values.bit_exact import index_dtype
 
 __all__ = ["filled"]
 

@@ -38,8 +38,8 @@ from dml_jax import (
     max_unpooling,
 )
 from dml_jax.lowering.plain import window_maxima
-from dml_jax.lowering.plain.windows import Windows
-from dml_jax.lowering.values.comparisons import by_value
+from dml_jax.lowering.plain.sliding_windows import Windows
+from dml_jax.lowering.values.float_comparisons import by_value
 
 pytestmark = pytest.mark.device
 

@@ -13,7 +13,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ...errors import ConstraintError, DataTypeError, describe, message
-from ...lowering.values.bits import is_key
+from ...lowering.values.bit_exact import is_key
 from .arrays import CONCRETE
 
 __all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]

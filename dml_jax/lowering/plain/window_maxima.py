@@ -14,10 +14,10 @@ from jax import lax
 
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_guarded_bits
-from ..values.comparisons import Order, by_integers, by_value
+from ..values.bit_exact import as_guarded_bits
+from ..values.float_comparisons import Order, by_integers, by_value
+from .sliding_windows import Windows
 from .window_slices import groups, numbers_of, read_slices, spread_slices
-from .windows import Windows
 
 FEW_COMPARED = 32  # elements of a window: of more it is faster to go dimension by dimension
 

@@ -18,10 +18,10 @@ from jax import lax
 
 from ..primitive import Move, linear, transpose_of
 from ..values.accumulation_types import narrow_apart
-from ..values.bits import as_bits, hide_constant, index_dtype, is_float
+from ..values.bit_exact import as_bits, hide_constant, index_dtype, is_float
+from .data_movement import move_elements
 from .gather import Read
-from .gather_slices import Slices
-from .moves import move_elements
+from .gather_dimension_numbers import Slices
 
 __all__ = ["Interpolation", "interpolate", "repeat"]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from ..errors import ConstraintError
-from .forced import forced_form, forcing
+from .forced_form import forced_form, forcing
 from .primitive import Back, Move, Target, by_target
 
 __all__ = [

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..primitive import Move
-from ..select import known_bytes
+from ..variant_selection import known_bytes
 
 __all__ = ["MOST_SLICES", "WindowCase", "Windows"]
 

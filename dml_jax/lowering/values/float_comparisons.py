@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from .accumulation_types import wide_type
-from .bits import is_float
+from .bit_exact import is_float
 from .sort_keys import in_order_of_bits
 
 __all__ = ["Order", "by_integers", "by_value", "least_number"]

@@ -12,9 +12,9 @@ from jax import lax
 
 from ...strides.layout import Layout
 from ..primitive import Back, Move, transpose_of
-from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits, carry_bits, fence, index_dtype, is_float, is_key, is_narrow, never_one
+from ..values.bit_exact import as_bits, carry_bits, fence, index_dtype, is_float, is_key, is_narrow, never_one
+from ..variant_selection import choose, known_bytes, shapes_of
 from .permute import Permutation, permute
 from .strided_reads import read_view
 

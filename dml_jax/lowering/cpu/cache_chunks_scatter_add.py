@@ -28,7 +28,7 @@ from jax.custom_batching import sequential_vmap
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..plain.scatter_rows import Rows
 from ..primitive import Move, varying_alike
-from ..select import Variant
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

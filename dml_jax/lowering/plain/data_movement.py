@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from ..partition import known_shards, move_on_each_device
 from ..primitive import Back, Move, linear, transpose_of
-from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits, is_key, is_narrow
+from ..values.bit_exact import as_bits, is_key, is_narrow
+from ..variant_selection import choose, known_bytes, shapes_of
 
 __all__ = ["InWords", "MoveCase", "back_with_number", "move_elements", "per_word"]
 

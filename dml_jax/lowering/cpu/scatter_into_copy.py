@@ -20,8 +20,8 @@ from ...strides.layout import Layout
 from ..plain.scatter import ScatterCase, TableCopy, is_tiny
 from ..plain.strided_writes import StridedWrite, write
 from ..primitive import Move, varying_alike
-from ..select import Variant
-from ..values.bits import hide_constant, is_key, is_narrow
+from ..values.bit_exact import hide_constant, is_key, is_narrow
+from ..variant_selection import Variant
 from .unfused import copy_in_a_loop
 
 __all__ = ["VARIANTS"]

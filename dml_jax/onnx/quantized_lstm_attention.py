@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 from ..operators._recurrent import LSTM, LSTM_COUPLED
-from .attention import attend_projected
 from .contrib_schemas import optional, required, schema
 from .operand_checks import check_shape, check_value
+from .ort_attention import attend_projected
 from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
 from .recurrent import recurrent
 from .values import Array, Operators, as_wide

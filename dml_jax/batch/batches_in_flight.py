@@ -1,4 +1,4 @@
-"""`Lent`: waits until JAX has released the memory of earlier batches."""
+"""`InFlight`: waits until fewer than N batches are in flight, that is, until JAX has released the memory of others."""
 
 import time
 import weakref
@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["Lent"]
+__all__ = ["InFlight"]
 
 PATIENCE = 5.0  # seconds; more than a garbage collection of JAX ever takes
 
 
-class Lent:
+class InFlight:
     """The batches that one source has passed to JAX, which releases an array some time after its work has ended."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from jax.core import Tracer
 
 from ..core.arguments.arrays import as_array
 from ..core.structs.computation import Computation
-from ..core.tensors.nibbles import split_nibbles
+from ..core.tensors.int4_packing import split_nibbles
 from ..errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
 

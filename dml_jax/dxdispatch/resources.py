@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_bytes, as_elements
+from ..core.tensors.int4_packing import as_bytes, as_elements
 from ..errors import ConstraintError, Faults
 from .initial_values import Initial, constant, copied, listed, mixed, sequence
 from .json_fields import as_object, get, integer, only, shown

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_elements
+from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import map_npy
 from .initial_values import Initial, copied

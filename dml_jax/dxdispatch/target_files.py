@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_elements
+from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError
 from ..npy_format import npy_pieces
 from .pictures import ENCODING_BYTES, PICTURES, encode_picture, picture_shape

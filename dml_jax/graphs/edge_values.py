@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_elements, join_nibbles, split_nibbles
+from ..core.tensors.int4_packing import as_elements, join_nibbles, split_nibbles
 from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..lowering.values.bit_exact import hide_constant

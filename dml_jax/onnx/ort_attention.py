@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention import KEPT, attend, numbered, split_heads, up_to_itself
+from ..operators._attention_formulas import KEPT, attend, numbered, split_heads, up_to_itself
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .contrib_schemas import optional, required, schema
 from .kv_cache import appended, check_room, fit_keys

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..operators import gather
-from ..operators._normalization import inverse_deviation, mean_of_squares, moments, normalize
+from ..operators._normalization_formulas import inverse_deviation, mean_of_squares, moments, normalize
 from .contrib_schemas import optional, schema
 from .layout import axis_of
 from .normalization import spread

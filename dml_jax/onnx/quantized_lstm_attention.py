@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ..operators._recurrent import LSTM, LSTM_COUPLED
+from ..operators._recurrent_layers import LSTM, LSTM_COUPLED
 from .contrib_schemas import optional, required, schema
 from .operand_checks import check_shape, check_value
 from .ort_attention import attend_projected

@@ -33,7 +33,7 @@ from ..core.tensors.data_type import DataType
 from ..lowering.values.packed_words import as_unsigned, from_unsigned
 from ._binary_formulas import floor_remainder, parameterized_relu
 from ._elementwise_structs import Row, structs_of, unchanged
-from ._powers import power
+from ._power_formulas import power
 
 
 def _mean(a: jax.Array, b: jax.Array) -> jax.Array:

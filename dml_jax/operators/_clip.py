@@ -33,7 +33,7 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.bit_exact import is_key
-from ._elementwise_dims import elementwise
+from ._elementwise_sharding import elementwise
 from ._identity import identity
 
 __all__ = ["ElementWiseClip1Desc", "ElementWiseClipDesc", "clip"]

@@ -16,7 +16,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..lowering.plain.sum_prod_norm import total
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalization import widened
+from ._normalization_formulas import widened
 
 __all__ = ["LpNormalizationDesc", "divide_by_norm"]
 

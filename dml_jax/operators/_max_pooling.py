@@ -28,7 +28,7 @@ from ..lowering.plain.window_maxima import greatest_in_windows, pick_in_windows
 from ..lowering.plain.window_slices import are_sliceable, have_few_phases
 from ..lowering.values.float_comparisons import least_number
 from ..lowering.values.sort_keys import order
-from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from model_building import BINDINGS, F4, dispatch, lines_of, model, reverse, show, tensor, zeros
 
-from dml_jax.dxdispatch.printing import pieces
+from dml_jax.dxdispatch.buffer_printing import pieces
 
 REVERSED = ["Resource 'y': 4, 3, 2, 1"]
 

@@ -241,7 +241,7 @@ def _run_model(started: _Run, model: Model, timing: Timing, output: Path | None)
 def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) -> None:
     """Runs an ONNX model or a graph."""
     from ..array_models.run import run_arrays
-    from ..dxdispatch.printing import told
+    from ..dxdispatch.buffer_printing import told
 
     name = started.model.name
     with started.guarded():

@@ -10,9 +10,9 @@ import numpy as np
 from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_bytes, as_elements
 from ..errors import ConstraintError, Faults
+from .initial_value_files import from_file
 from .initial_values import Initial, constant, copied, listed, mixed, sequence
 from .json_fields import as_object, get, integer, only, shown
-from .source_files import from_file
 
 __all__ = ["Buffer", "read_buffer"]
 

@@ -12,7 +12,7 @@ from ..errors import ConstraintError, DataTypeError
 from ..npy_format import map_npy
 from .initial_values import Initial, copied
 from .json_fields import get, only, shown
-from .pictures import PICTURES, read_picture
+from .nchw_images import PICTURES, read_picture
 
 __all__ = ["find_file", "from_file"]
 

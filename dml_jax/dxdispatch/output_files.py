@@ -12,7 +12,7 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError
 from ..npy_format import npy_pieces
-from .pictures import ENCODING_BYTES, PICTURES, encode_picture, picture_shape
+from .nchw_images import ENCODING_BYTES, PICTURES, encode_picture, picture_shape
 from .resources import Buffer
 
 __all__ = ["Targets", "encode", "encoding_bytes", "resolve_target"]

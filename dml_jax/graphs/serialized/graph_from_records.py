@@ -9,7 +9,7 @@ from ...core.structs.operator_desc import OperatorDesc
 from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError, Faults
 from ..nodes_and_edges import Constant, Edges, Nodes, Port
-from .error_places import at
+from .error_context import at
 from .operator_descs import to_desc
 from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 

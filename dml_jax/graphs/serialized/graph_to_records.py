@@ -9,8 +9,8 @@ from ...core.structs.operator_desc import OperatorDesc
 from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError
 from ..nodes_and_edges import Constant, Graph, Port, shown_port
-from .error_places import at
-from .graph_reading import first_readers
+from .error_context import at
+from .graph_from_records import first_readers
 from .operator_descs import to_node
 from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 

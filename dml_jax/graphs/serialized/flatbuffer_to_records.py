@@ -7,7 +7,7 @@ from typing import Any
 from ...core.arguments.static_values import Real
 from ...errors import ConstraintError, DataTypeError
 from . import schema
-from .error_places import at
+from .error_context import at
 from .flatbuffer import Content, Table
 from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import ConstraintError, describe
 from . import schema
-from .error_places import at
+from .error_context import at
 from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind
 

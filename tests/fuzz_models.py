@@ -31,8 +31,8 @@ from dml_jax import (
     desc_from_json,
     desc_to_json,
 )
-from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.array_models.run import ArrayRun, run_arrays
+from dml_jax.array_models.serialized_graph_model import read_graph_model
 from dml_jax.core.tensors.tensor_desc import span_bytes
 from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model

@@ -25,7 +25,7 @@ from dml_jax import (
     compile_operator,
     desc_to_json,
 )
-from dml_jax.array_models.npy_files import write_arrays
+from dml_jax.array_models.npy_inputs_and_outputs import write_arrays
 from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model

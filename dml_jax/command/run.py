@@ -257,10 +257,10 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
 def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:
     """Returns the reader for an ONNX model or a graph."""
     if is_graph(path):
-        from ..array_models.graph_file import read_graph_model
+        from ..array_models.serialized_graph_model import read_graph_model
 
         return partial(read_graph_model, path, level)
-    from ..array_models.onnx_file import read_onnx_file
+    from ..array_models.onnx_model import read_onnx_file
 
     return partial(read_onnx_file, path, options["names"], options["denotations"], options["shapes"])
 

@@ -214,4 +214,7 @@ def test_no_other_part_of_the_library_reads_npy_files():
     """But the benchmark of files, which reads those that it made."""
     others = re.compile(r"np\.load\(|open_memmap|read_magic|read_array_header|lib\.format\.read|np\.lib\.format")
     files = {str(path.relative_to(LIBRARY)) for path in LIBRARY.rglob("*.py") if others.search(path.read_text())}
-    assert files - {"batch/batch_map.py"} == {"bench/streaming.py", "npy_format.py"}  # and the example in a docstring
+    assert files - {"batch/batch_map.py"} == {
+        "bench/file_streaming.py",
+        "npy_format.py",
+    }  # and the example in a docstring

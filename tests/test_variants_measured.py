@@ -9,9 +9,9 @@ import jax
 import pytest
 
 from benchmarks import variants
-from dml_jax.bench.measuring import Effort
 from dml_jax.bench.random_draws import Draws
 from dml_jax.bench.random_programs import GROUPS
+from dml_jax.bench.timing import Effort
 from dml_jax.lowering.forced_form import forced_form
 
 SIZE, ROWS = 2**16, GROUPS["rows"]

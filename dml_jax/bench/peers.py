@@ -13,7 +13,7 @@ import numpy as np
 from .case import Arrays, Case
 from .implementations import HostRun, Implementation, Run, host_arrays, joined, own, thin
 from .operators import OPERATORS
-from .operators.operator import OnnxNode
+from .operators.operator_benchmark import OnnxNode
 
 __all__ = ["cupy_run", "has_cupy", "implementations", "offered", "torch_run", "versions"]
 

@@ -15,7 +15,7 @@ import dml_jax
 from ..core.structs.activation import Activation
 from .case import Case
 from .random_draws import Drawn, Draws
-from .random_twins import (
+from .random_program_peers import (
     USUAL,
     Twins,
     forward,

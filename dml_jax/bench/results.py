@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
-from .costs import Cost
-from .measuring import Measured, by_case
+from .compile_costs import Cost
+from .timing import Measured, by_case
 
 __all__ = [
     "CALL",

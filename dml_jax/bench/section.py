@@ -10,7 +10,7 @@ from rich.table import Table
 
 from .case import Case
 from .implementations import Implementation
-from .measuring import Effort, Measured, by_case, measure
+from .timing import Effort, Measured, by_case, measure
 
 __all__ = [
     "BEST",

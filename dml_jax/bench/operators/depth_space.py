@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Case, data, dims, mib
-from .operator import Attributes, OnnxNode, Operator
+from .operator_benchmark import Attributes, OnnxNode, Operator
 
 __all__ = ["OPERATORS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core.structs.activation import Activation
 from ..case import DTYPES, ROUNDED, Case, data, dims, mib, normal
-from .examples import grown
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .docstring_examples import grown
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, ROUNDED, Case, dims, normal
-from .examples import grown
-from .operator import Attributes, OnnxNode, Operator, Plan, by_type
+from .docstring_examples import grown
+from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 
 __all__ = ["OPERATORS"]
 

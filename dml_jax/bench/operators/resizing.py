@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, ROUNDED, Case, data, dims, normal
-from .examples import grown
-from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
+from .docstring_examples import grown
+from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 

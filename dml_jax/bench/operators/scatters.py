@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
-from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 

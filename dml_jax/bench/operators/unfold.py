@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, ROUNDED, Case, data, dims, normal
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 

@@ -12,10 +12,10 @@ import numpy as np
 from jax import lax
 from rich.table import Table
 
+from .bandwidth_ceilings import known_device
 from .case import Case, mib
-from .ceilings import known_device
-from .measuring import Effort, Measured, by_case, measure_runs
 from .section import Job, Section, unframed
+from .timing import Effort, Measured, by_case, measure_runs
 
 __all__ = ["CURVES", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
 

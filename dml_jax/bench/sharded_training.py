@@ -14,11 +14,11 @@ from rich.table import Table
 import dml_jax
 
 from .collectives import worded
-from .measuring import Effort, Measured
-from .mesh_calls import values
-from .scaling import Looped, alone, scaled
+from .file_streaming import over_devices
+from .mesh_call_table import values
+from .parallel_efficiency import Looped, alone, scaled
 from .section import Job, Section, unframed
-from .streaming import over_devices
+from .timing import Effort, Measured
 
 __all__ = ["LEGEND", "OPERATOR", "section"]
 

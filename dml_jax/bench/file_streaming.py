@@ -18,7 +18,7 @@ from numpy.lib.format import open_memmap
 
 from .. import depth_to_space
 from ..batch import map_batches
-from .measuring import Effort, Measured
+from .timing import Effort, Measured
 
 __all__ = ["name_of", "over_devices", "streamed"]
 

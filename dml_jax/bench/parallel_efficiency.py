@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .collectives import collectives, worded
 from .implementations import Run, joined, thin
-from .measuring import COMPARED, Effort, Measured
+from .timing import COMPARED, Effort, Measured
 
 __all__ = ["LINEAR", "Alone", "Looped", "alone", "quartiles", "sampled", "scaled"]
 

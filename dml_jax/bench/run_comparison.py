@@ -12,9 +12,9 @@ from statistics import geometric_mean
 from typing import Any, TypeVar
 
 from ..errors import ConstraintError
-from .measuring import Measured
-from .picture import MARKERS, save
 from .results import CALLS, FILES, LARGE, Results, group_of
+from .roofline_plot import MARKERS, save
+from .timing import Measured
 
 __all__ = ["LEGEND", "Comparison", "compared", "described", "draw"]
 

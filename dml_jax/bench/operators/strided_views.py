@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Case, data, dims, mib
-from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 

@@ -15,11 +15,11 @@ import dml_jax
 from . import gather_gradients
 from .case import Arrays
 from .implementations import Implementation, JaxRun, Run, host_arrays, own
-from .measuring import Measured, by_case
 from .peers import implementations as usual
 from .peers import offered, torch_run
 from .random_programs import GROUPS, drawn
 from .section import BEST, Section, of_cases, unframed, with_best
+from .timing import Measured, by_case
 
 __all__ = ["LEGEND", "SLOWEST", "plainly", "random_section", "slowest", "summary"]
 

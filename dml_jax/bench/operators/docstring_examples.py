@@ -24,7 +24,7 @@ from ...catalogue import FUNCTIONS
 from ...core.sharding import Dims
 from ...core.structs.activation import Activation
 from ..case import DTYPES, ROUNDED, Case, dims, mib
-from .operator import Attributes, Plan, by_type
+from .operator_benchmark import Attributes, Plan, by_type
 
 __all__ = ["grown"]
 

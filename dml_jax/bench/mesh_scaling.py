@@ -17,10 +17,10 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from ..errors import ConstraintError
-from .measuring import Effort, Measured
-from .mesh_calls import MeshCall, mesh_calls, values
-from .scaling import LINEAR, Alone, Looped, alone, scaled
+from .mesh_call_table import MeshCall, mesh_calls, values
+from .parallel_efficiency import LINEAR, Alone, Looped, alone, scaled
 from .section import Job, Section, unframed
+from .timing import Effort, Measured
 
 __all__ = [
     "GROUP",

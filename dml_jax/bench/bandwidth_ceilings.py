@@ -12,8 +12,8 @@ from rich.table import Table
 
 from .case import Arrays, Case, mib, normal
 from .implementations import Implementation, JaxRun
-from .measuring import Measured
 from .section import Section, of_cases, of_peak, spread_of, unframed
+from .timing import Measured
 
 __all__ = [
     "JITTED",

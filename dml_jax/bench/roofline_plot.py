@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
-from . import caches, ceilings
+from . import bandwidth_ceilings, cache_bandwidth
 from .results import Results
 
 __all__ = ["MARKERS", "check_drawable", "draw", "save"]
@@ -39,7 +39,7 @@ def check_drawable(path: Path) -> None:
 
 def draw(results: Results, path: Path) -> None:
     """Draws a picture, PNG or SVG by the ending of `path`, which `check_drawable` accepts."""
-    is_of_caches = any(row.operator == caches.OPERATOR for row in results.rows)
+    is_of_caches = any(row.operator == cache_bandwidth.OPERATOR for row in results.rows)
     save(lambda axes: (_fill_caches if is_of_caches else _fill)(axes, results), (9, 5.5), path)
 
 
@@ -77,7 +77,7 @@ def with_dark_mode(svg: str) -> str:
 
 
 def _fill(axes: Any, results: Results) -> None:
-    ours = [row for row in results.rows if row.contender == "dml_jax" or row.operator == ceilings.OPERATOR]
+    ours = [row for row in results.rows if row.contender == "dml_jax" or row.operator == bandwidth_ceilings.OPERATOR]
     copies = sorted({(row.moved, row.moved / row.seconds / row.of_copy / 1e9) for row in ours})
     axes.plot(*zip(*copies, strict=True), color="0.6", lw=1, zorder=1, label="a copy of as many bytes")
     operators = dict.fromkeys(row.operator for row in ours)
@@ -90,11 +90,11 @@ def _fill(axes: Any, results: Results) -> None:
 
 def _fill_caches(axes: Any, results: Results) -> None:
     """A line for each kernel, dashed where it is cold, and a vertical one at the size of each cache."""
-    for name in caches.CURVES:
+    for name in cache_bandwidth.CURVES:
         kernel, state = name.split(", ")
-        points = caches.points(results.rows, name)
+        points = cache_bandwidth.points(results.rows, name)
         speeds = [speed / 1e9 for _, speed in points]
-        colour = f"C{[*caches.KERNELS].index(kernel)}"
+        colour = f"C{[*cache_bandwidth.KERNELS].index(kernel)}"
         axes.plot([size for size, _ in points], speeds, color=colour, label=name, **LINES[state])
     for cache, size in results.versions.items():
         if cache.endswith(" cache"):

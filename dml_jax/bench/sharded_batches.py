@@ -14,13 +14,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from ..batch.batch_function import replicated
-from .batch_cases import BatchCase, cases
 from .case import Arrays, Case
 from .implementations import Implementation, Run
-from .measuring import COMPARED, Effort, Measured, by_case
+from .parallel_efficiency import LINEAR, Looped, quartiles, sampled
 from .peers import torch_run
-from .scaling import LINEAR, Looped, quartiles, sampled
 from .section import Job, Section, ratio, unframed
+from .sharded_batch_cases import BatchCase, cases
+from .timing import COMPARED, Effort, Measured, by_case
 
 __all__ = ["copied_by_all", "implementations", "measured", "of_linear", "section", "torch_threads"]
 

@@ -13,10 +13,10 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from .collectives import worded
-from .measuring import Effort, Measured
-from .mesh_calls import values
-from .scaling import Looped, quartiles, sampled
+from .mesh_call_table import values
+from .parallel_efficiency import Looped, quartiles, sampled
 from .section import Job, Section, unframed
+from .timing import Effort, Measured
 
 __all__ = ["HEADINGS", "LEGEND", "OPERATOR", "lines", "section"]
 

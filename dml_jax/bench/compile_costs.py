@@ -15,9 +15,9 @@ from rich.table import Table
 from . import gather_gradients
 from .case import Case
 from .implementations import jnp_of
-from .measuring import Effort, by_case
 from .operators import quick
 from .section import Job, Section, unframed
+from .timing import Effort, by_case
 
 __all__ = ["LEGEND", "Cost", "costs_section", "table"]
 

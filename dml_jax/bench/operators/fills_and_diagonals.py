@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Case, data, dims, mib
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 

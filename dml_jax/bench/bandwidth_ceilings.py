@@ -1,4 +1,4 @@
-"""Bandwidth ceilings of a device: reading, writing, copying, scaling and a triad, and what its data sheet says."""
+"""Bandwidth ceilings of a device: read, write, copy, scale and triad (STREAM), beside its data sheet."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,12 +89,12 @@ PEAKS = (
 
 
 def known_device(kind: str) -> Peak | None:
-    """The row of a device by the name that JAX has for it; None for CPUs and all others without one."""
+    """The row of a device by JAX's name for it; None for CPUs and unlisted devices."""
     return next((peak for peak in PEAKS if kind in peak.kinds), None)
 
 
 def peak_of(kind: str, devices: int = 1) -> float | None:
-    """Bytes a second of so many devices of a kind together; None where it is not known."""
+    """Peak bytes per second of `devices` devices of a kind; None if unknown."""
     found = known_device(kind)
     return found and found.bandwidth * devices
 

@@ -1,4 +1,4 @@
-"""Bandwidth by the size of the working set: from caches that hold it already (warm), and from memory (cold)."""
+"""Cache bandwidth by working set size: warm, from the caches that hold it, and cold, from memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Costs beside running: seconds to trace, lower and compile operators, and peak memory, beside jax.numpy."""
+"""Seconds to trace, lower and compile each operator, and its peak memory, beside jax.numpy."""
 
 import random
 import time

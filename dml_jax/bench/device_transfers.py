@@ -1,4 +1,4 @@
-"""Transfers in GB/s: from device to device, to the host and back, and from one sharding to another."""
+"""Transfer bandwidth in GB/s: between devices, to and from the host, and between shardings."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from .collectives import worded
-from .mesh_call_table import values
+from .mesh_call_table import hashed_data
 from .parallel_efficiency import Looped, quartiles, sampled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured
@@ -118,7 +118,7 @@ def _mesh() -> Any:
 
 def _resharded(size: int, name: str, effort: Effort) -> Sequence[Measured]:
     this, n, mesh = RESHARDINGS[name], jax.local_device_count(), _mesh()
-    put = jax.device_put(values(this.shape(size, n), "8").astype(np.float32), NamedSharding(mesh, ROWS))
+    put = jax.device_put(hashed_data(this.shape(size, n), "8").astype(np.float32), NamedSharding(mesh, ROWS))
     expected = this.expected(np.asarray(put))
     reshard = jax.jit(this.function, out_shardings=NamedSharding(mesh, this.after))
     run = Looped(lambda out, x: reshard(x), None, [put])
@@ -127,7 +127,7 @@ def _resharded(size: int, name: str, effort: Effort) -> Sequence[Measured]:
 
 
 def _between(size: int, a: Any, b: Any, effort: Effort) -> Sequence[Measured]:
-    x = jax.device_put(values((size // 4,), "8"), a)
+    x = jax.device_put(hashed_data((size // 4,), "8"), a)
     times = [_seconds(lambda: jax.device_put(x, b).block_until_ready()) for _ in range(effort.rounds + 1)]
     is_same = np.array_equal(jax.device_put(x, b)[-9:], x[-9:])
     return [_row(f"from device {a.id} to {b.id}", size, times[1:], is_same, 1.0, None)]

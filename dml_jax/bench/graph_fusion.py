@@ -1,4 +1,4 @@
-"""Graphs: operators in one executable beside one executable each, with buffers of their own between them."""
+"""Fusion of graphs: one executable for all operators, beside one executable per operator with buffers between them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache

@@ -110,7 +110,7 @@ def copy_of(moved: int, turns: int) -> Run:
 
 
 def ceiling_of(case: Case, turns: int) -> Run:
-    """What nobody beats: a copy of what a case has to move, or a product of matrices with as many operations."""
+    """The ceiling of a case: a copy of as many bytes, or a matrix product of as many operations."""
     if not case.operations:
         return copy_of(case.moved, turns)
     n = max(1, round((case.operations / 2) ** (1 / 3)))

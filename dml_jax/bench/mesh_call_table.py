@@ -1,4 +1,4 @@
-"""A call of every public function, of any size; dimensions with the same letter are sharded alike."""
+"""Table of a sample call per public function, of any batch size; dimensions with the same letter are sharded alike."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from jax import lax
 
 import dml_jax
 
-__all__ = ["SIZES", "MeshCall", "Operand", "mesh_calls", "values"]
+__all__ = ["SIZES", "MeshCall", "Operand", "hashed_data", "mesh_calls"]
 
-# By letter. n is the batch, which grows, and b a buffer of n times r times f. Those of multiples of 8 are sharded.
+# Size by letter. n is the batch, of any size, and b a buffer of n * r * f. Dimensions of multiples of 8 are sharded.
 SIZES = {"r": 512, "f": 64, "c": 16, "h": 32, "w": 32, "y": 24, "x": 24, "k": 16, "t": 32, "d": 128, "e": 1024}
 SIZES |= {"j": 64, "p": 512, "z": 256, "a": 3, "v": 5, "g": 2, "q": 4, "s": 6, "o": 1, "m": 64, "l": 128, "i": 128}
 IMAGE = "nchw"
 
 
 class Operand(NamedTuple):
-    """An array.
+    """An array of a call.
 
     Args:
       dims: a letter for each dimension.
@@ -37,18 +37,18 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class MeshCall:
-    """A function of arrays, and the letters of their dimensions and of those of its outputs; a dot is no operand's."""
+    """A function with its operands, and the letters of its outputs' dimensions; a dot is a dimension of no operand."""
 
     function: Callable[..., Any]
     operands: Sequence[Operand]
     outputs: Sequence[str]
 
     def leaves(self, *arrays: Any, **sharding: Any) -> list[Any]:
-        """Its outputs."""
+        """Calls the function, and returns its outputs as a list."""
         return jax.tree.leaves(self.function(*arrays, **sharding))
 
     def shapes(self, n: int) -> list[jax.ShapeDtypeStruct]:
-        return [jax.eval_shape(partial(values, one.shape(n), one.kind)) for one in self.operands]
+        return [jax.eval_shape(partial(hashed_data, operand.shape(n), operand.kind)) for operand in self.operands]
 
     @property
     def divided(self) -> str:
@@ -57,7 +57,7 @@ class MeshCall:
 
     @property
     def is_made(self) -> bool:
-        """Whether no operand can be sharded; then the caller says the sharding of the output."""
+        """Whether no operand can be sharded; then the caller gives the sharding of the output."""
         return not self._large
 
     @property
@@ -66,8 +66,8 @@ class MeshCall:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def values(shape: tuple[int, ...], kind: str) -> jax.Array:
-    """Numbers that are the same everywhere, of a kind of `Operand`'s."""
+def hashed_data(shape: tuple[int, ...], kind: str) -> jax.Array:
+    """Returns deterministic data, hashed from the flat index, so every sharding has the same; kinds as in `Operand`."""
     index = jnp.zeros(shape, jnp.uint32)
     for d, n in enumerate(shape):
         index = index * n + lax.broadcasted_iota(jnp.uint32, shape, d)
@@ -84,7 +84,7 @@ def values(shape: tuple[int, ...], kind: str) -> jax.Array:
 
 @cache
 def mesh_calls(n: int) -> Mapping[str, MeshCall]:
-    """By name, with a batch of n."""
+    """Function name -> its call, with a batch of n."""
     return {name: _call(function, dims) for name, (function, dims) in _table(n).items()}
 
 
@@ -175,5 +175,5 @@ def _table(n: int) -> dict[str, tuple[Callable[..., Any], str]]:
 
 
 def _view(n: int, buffer: jax.Array, **how: Any) -> jax.Array:
-    """Every picture transposed."""
+    """Transposes every matrix of the batch."""
     return dml_jax.as_strided(buffer, (n, 64, 512), (32768, 1, 64), **how)

@@ -1,4 +1,4 @@
-"""Operators on meshes of all devices: their part of linear scaling, beside the same call on one device."""
+"""Parallel efficiency of each operator on meshes of all devices, relative to the same call on one device."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from ..errors import ConstraintError
-from .mesh_call_table import MeshCall, mesh_calls, values
+from .mesh_call_table import MeshCall, hashed_data, mesh_calls
 from .parallel_efficiency import LINEAR, Alone, Looped, alone, scaled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured
@@ -146,11 +146,15 @@ def placed(program: Program, call: MeshCall, n: int, mesh: Any) -> tuple[Callabl
     if program.kind == AxisType.Explicit:
         outputs = [one.sharding.spec for one in found]
     shardings = [NamedSharding(mesh, spec) for spec in outputs]
-    operands = [jax.device_put(values(one.shape(n), one.kind), s) for one, s in zip(call.operands, put, strict=True)]
+    operands = [
+        jax.device_put(hashed_data(one.shape(n), one.kind), s) for one, s in zip(call.operands, put, strict=True)
+    ]
     if not program.is_backward:
         return lambda out, *arrays: function(*arrays), operands
     gradients = [
-        jax.device_put(values(one.shape, ""), s) for one, s in zip(shapes, shardings, strict=True) if _is_float(one)
+        jax.device_put(hashed_data(one.shape, ""), s)
+        for one, s in zip(shapes, shardings, strict=True)
+        if _is_float(one)
     ]
     return partial(_pulled_back, function, len(operands)), [*operands, *gradients]
 
@@ -173,11 +177,11 @@ def _pulled_back(function: Callable[..., Any], count: int, out: None, *arrays: j
 def _alone(operator: str, is_backward: bool, size: int, effort: Effort) -> Alone:
     """The same on one device."""
     call, n = sized(operator, size)
-    operands = [values(one.shape(n), one.kind) for one in call.operands]
+    operands = [hashed_data(one.shape(n), one.kind) for one in call.operands]
     if not is_backward:
         return alone(Looped(lambda out, *arrays: call.leaves(*arrays), None, operands), effort)
     shapes = jax.eval_shape(call.leaves, *operands)
-    gradients = [values(one.shape, "") for one in shapes if _is_float(one)]
+    gradients = [hashed_data(one.shape, "") for one in shapes if _is_float(one)]
     return alone(Looped(partial(_pulled_back, call.leaves, len(operands)), None, [*operands, *gradients]), effort)
 
 

@@ -1,4 +1,4 @@
-"""Whole networks: those that the onnx package ships, with random weights, beside ONNX Runtime on the CPU."""
+"""ONNX image classifiers that the onnx package ships, with random weights, beside ONNX Runtime on the CPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial

@@ -1,4 +1,4 @@
-"""Scaling: programs of many calls on all devices, beside the same on one of them."""
+"""Parallel efficiency, t(1) / (N x t(N)): programs of many calls on all devices, relative to one device."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Random choices of a seed, and arrays of random data: what random programs are made of."""
+"""Seeded random choices, sizes and arrays, of which random programs are made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How jax.numpy and torch compute the random programs and their gradients, where `operators` do not say."""
+"""Random programs and their gradients in jax.numpy and torch, where `operators` has no counterpart."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

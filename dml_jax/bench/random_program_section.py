@@ -1,4 +1,4 @@
-"""Random programs beside jax.numpy, plain and torch: the implementations, and a table by group of programs."""
+"""Section of random programs, beside plain, jax.numpy and torch: the implementations, and a table by group."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes; and that of caches by size."""
+"""Draws roofline plots: bandwidth by bytes moved, below a copy of as many bytes; and cache bandwidth by size."""
 
 import io
 from collections.abc import Callable

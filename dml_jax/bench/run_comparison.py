@@ -1,4 +1,4 @@
-"""Comparison of stored runs, as a table and a picture: a number is the part of a copy's bandwidth in its run."""
+"""Compares stored benchmark runs, as a table and a picture; each number is bandwidth relative to a copy in its run."""
 
 import re
 import textwrap
@@ -33,7 +33,7 @@ Match = tuple[Measured, ...]  # the row of each run
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs beside each other.
+    """Several runs, case by case.
 
     Args:
       title: what all runs have in common.
@@ -50,14 +50,14 @@ class Comparison:
     notes: Sequence[str]
 
     def means(self) -> dict[str, list[float]]:
-        """By row, the geometric mean of each run."""
+        """Table row -> geometric mean of `of_copy`, one per run."""
         return {
-            name: [geometric_mean([row.of_copy for row in of]) for of in zip(*matches, strict=True)]
+            name: [geometric_mean([row.of_copy for row in rows]) for rows in zip(*matches, strict=True)]
             for name, matches in self.matches.items()
         }
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The headings, and the cells of each row."""
+        """Returns the headings, and the cells of each row."""
         first, *others = self.names
         body = []
         for name, (old, *new) in self.means().items():
@@ -69,11 +69,11 @@ class Comparison:
 def compared(runs: Sequence[Results]) -> Comparison:
     """Compares runs in the cases that all of them have.
 
-    Cases of runs of different sizes have different names. There it compares those whose names are the same but for
-    numbers, if all runs have as many of them.
+    Runs with different --size have different case names; then cases are matched by name with numbers replaced by N, if
+    each run has equally many.
 
     Raises:
-      ConstraintError: there is no such case, or one run stands there twice.
+      ConstraintError: the runs have no case in common, or a run is given twice.
     """
     ours = [[row for row in run.rows if row.contender == "dml_jax"] for run in runs]
     title, names = _named(runs)
@@ -88,22 +88,22 @@ def compared(runs: Sequence[Results]) -> Comparison:
 The runs differ in size (names of cases that all have: {len(same)} of {max(map(len, ours))}). So the {len(alike)} \
 cases are compared whose names are the same but for numbers. With the same --size all are compared one by one."""
     said = _by([(name, note) for name, run in zip(names, runs, strict=True) for note in run.notes], itemgetter(1))
-    notes = [f"{'; '.join(name for name, _ in of)}: {note}" for note, of in said.items()]
+    notes = [f"{'; '.join(name for name, _ in pairs)}: {note}" for note, pairs in said.items()]
     return Comparison(title, names, *_in_rows(matches, _kind if in_sizes else _name), [*[sizes] * in_sizes, *notes])
 
 
 def _named(runs: Sequence[Results]) -> tuple[str, list[str]]:
-    """The device and the versions that all runs have, and a name of each run: those that differ, or else the time."""
+    """Returns the title (device and versions common to all runs) and a name per run (what differs, or the time)."""
     facets = [[run.device for run in runs]]
     for package in PACKAGES:
         facets.append([f"{package} {run.versions[package]}" if package in run.versions else "" for run in runs])
-    differ = [of for of in facets if len({*of}) > 1]
+    differ = [facet for facet in facets if len({*facet}) > 1]
     if len({*zip(*differ, strict=True)}) < len(runs):
         differ.append([run.date[:19].replace("T", " ") for run in runs])
-    names = [", ".join(filter(None, of)) for of in zip(*differ, strict=True)]
+    names = [", ".join(filter(None, parts)) for parts in zip(*differ, strict=True)]
     if len({*names}) < len(runs):
         raise ConstraintError(f"each run must be compared once, but two of these are the same: {'; '.join(names)}")
-    return ", ".join(of[0] for of in facets if of[0] and of not in differ), names
+    return ", ".join(facet[0] for facet in facets if facet[0] and facet not in differ), names
 
 
 def _worded(part: float) -> str:
@@ -118,12 +118,12 @@ def _kind(row: Measured) -> str:
     return NUMBER.sub("N", row.case)
 
 
-def _matches(runs: Sequence[Iterable[Measured]], key: Callable[[Measured], Hashable]) -> list[Match]:
-    """The rows of each run that have the same key, if each run has as many of them: the smallest of each, and so on."""
-    first, *others = (_by(rows, key) for rows in runs)
-    shared = [one for one, rows in first.items() if all(len(of.get(one, ())) == len(rows) for of in others)]
-    same = [[sorted(of[one], key=lambda row: row.moved) for of in (first, *others)] for one in shared]
-    return [match for of in same for match in zip(*of, strict=True)]
+def _matches(runs: Sequence[Iterable[Measured]], key_of: Callable[[Measured], Hashable]) -> list[Match]:
+    """Matches rows by key across runs, if each run has equally many; within a key by size, the smallest first."""
+    first, *others = (_by(rows, key_of) for rows in runs)
+    shared = [key for key, rows in first.items() if all(len(run.get(key, ())) == len(rows) for run in others)]
+    sorted_rows = [[sorted(run[key], key=lambda row: row.moved) for run in (first, *others)] for key in shared]
+    return [match for columns in sorted_rows for match in zip(*columns, strict=True)]
 
 
 def _by(rows: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]]:
@@ -134,13 +134,13 @@ def _by(rows: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]]:
 
 
 def _in_rows(matches: Iterable[Match], name: Callable[[Measured], str]) -> tuple[str, dict[str, list[Match]]]:
-    """The unit of the table's rows, and the matches of each: operators, or cases if all are of one operator."""
+    """Groups matches to table rows: by operator, or by case if all have one operator. Returns the unit and the rows."""
     groups = _by(matches, lambda match: group_of(match[0]))
     if len(groups) == 1:
         ((group, only),) = groups.items()
         return group, _by(only, lambda match: name(match[0]).removeprefix(f"{group} "))
-    groups = {group: _counted(of) for group, of in groups.items()}
-    last = {one: groups.pop(one) for one in (FILES, CALLS) if one in groups}
+    groups = {group: _counted(members) for group, members in groups.items()}
+    last = {group: groups.pop(group) for group in (FILES, CALLS) if group in groups}
     together = {ALL: [*chain(*groups.values())]} if len(groups) > 1 else {}
     return "operator", {**dict(sorted(groups.items())), **together, **last}
 
@@ -175,12 +175,13 @@ def _lines(text: str) -> int:
 
 
 def _fill(axes: Any, comparison: Comparison, labels: Sequence[str], names: Sequence[str]) -> None:
-    """A label is in the middle of as many lines as it has."""
+    """Plots a marker per row and run; each label is centred on the lines that it takes."""
     ends, (title, *names) = [*accumulate(map(_lines, labels))], names
     places = [end - _lines(label) / 2 for end, label in zip(ends, labels, strict=True)]
     axes.axvline(1, color="0.6", lw=1, zorder=1)
-    for number, (name, of) in enumerate(zip(names, zip(*comparison.means().values(), strict=True), strict=True)):
-        axes.scatter(of, places, s=18, marker=MARKERS[number % len(MARKERS)], color=f"C{number}", label=name, zorder=2)
+    for number, (name, means) in enumerate(zip(names, zip(*comparison.means().values(), strict=True), strict=True)):
+        marker = MARKERS[number % len(MARKERS)]
+        axes.scatter(means, places, s=18, marker=marker, color=f"C{number}", label=name, zorder=2)
     axes.set(xscale="log", ylim=(ends[-1], 0))
     least, most = map(log10, axes.get_xlim())
     steps = next(steps for decades, steps in TICKS if most - least < decades)

@@ -1,4 +1,4 @@
-"""A section of a run: jobs, each of which measures a case, and the table that shows what they found."""
+"""A section of a benchmark run: its jobs, each of which measures a case, and the table of their results."""
 
 import fnmatch
 import re

@@ -1,4 +1,4 @@
-"""Batches that devices share: what moves, of any size, and how torch does the same."""
+"""Benchmark cases whose batch dimension is sharded over devices, with their torch counterparts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ from .operators.depth_space import copy_torch, depth_to_space, space_to_depth, w
 
 __all__ = ["BatchCase", "cases"]
 
-ROWS, WIDTH = 1024, 64  # of each table that a scatter writes to, and an eighth of the rows
+ROWS, WIDTH = 1024, 64  # the shape of each table that a scatter writes to; it writes an eighth of the rows
 PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchCase(Case):
-    """A function of batches, of which every device computes a part.
+    """A function of a batch that is sharded over the devices.
 
     Args:
-      function: of any part of the batch.
-      split: which operands have the batch as their first dimension; every device gets the others whole.
-      torch: the same, written into its first argument.
+      function: computes any part of the batch.
+      split: per operand, whether its first dimension is the batch; the others are replicated.
+      torch: the same function of torch, which writes into its first argument.
     """
 
     function: Callable[..., jax.Array] = field(compare=False)
@@ -41,13 +41,13 @@ class BatchCase(Case):
 
 
 def cases(size: int, devices: int) -> Iterator[BatchCase]:
-    """What moves; batches are a multiple of the devices.
+    """Cases of data movement; the batch size is a multiple of the number of devices.
 
     Args:
       size: bytes of the data, about.
-      devices: how many share a batch.
+      devices: the number of devices.
     """
-    yield _copy(size, devices)
+    yield _negation(size, devices)
     yield _pictures(size, devices, 4)
     yield _pictures(size, devices, 1)
     yield _patches(size, devices)
@@ -58,11 +58,11 @@ def cases(size: int, devices: int) -> Iterator[BatchCase]:
 
 
 def _number(size: int, item: int, devices: int) -> int:
-    """How many items of so many bytes."""
+    """The number of items of `item` bytes in about `size` bytes: a multiple of `devices`."""
     return max(1, round(size / item / devices)) * devices
 
 
-def _copy(size: int, devices: int) -> BatchCase:
+def _negation(size: int, devices: int) -> BatchCase:
     shape = (_number(size, 2**16, devices), 2**14)
     return BatchCase(
         "copy",
@@ -91,7 +91,7 @@ def _pictures(size: int, devices: int, itemsize: int) -> BatchCase:
 
 
 def _patches(size: int, devices: int) -> BatchCase:
-    """Those of vision transformers."""
+    """Patches of vision transformers, 14 x 14 pixels."""
     shape = (_number(size, 2 * 3 * 224**2, devices), 3, 224, 224)
     return BatchCase(
         "space_to_depth",
@@ -167,7 +167,7 @@ def _scattered_rows(size: int, devices: int) -> BatchCase:
 
 
 def _written(tables: int, few: int) -> np.ndarray:
-    """The rows of each table that are written, once each."""
+    """Distinct random row indices for each table."""
     drawn = np.random.default_rng(1).random((tables, ROWS), np.float32)
     return np.argsort(drawn, axis=1)[:, :few].astype(np.int32)
 

@@ -1,4 +1,7 @@
-"""Batches sharded over all devices: the GPUs of a server, or those of a CPU, with which all its cores work."""
+"""Batches sharded over all local devices, beside one device and multi-threaded torch.
+
+On a CPU these are virtual devices, which together use every core.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,12 +29,12 @@ __all__ = ["copied_by_all", "implementations", "measured", "of_linear", "section
 
 LEGEND = """\
 of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
-of linear        the time of one device divided by all devices' time times their number: 1.00 is linear scaling
+of linear        parallel efficiency, t(1 device) / (N x t(N devices)): 1.00 is linear scaling
 x NAME           how many times as fast all devices are as NAME: one device, or torch with a thread per core"""
 
 
 class ShardedRun(Looped):
-    """Calls of which every device does a part of the batch."""
+    """Calls that each device computes on its part of the batch (shard_map)."""
 
     def __init__(self, function: Callable[..., Any], arrays: Arrays, split: Sequence[bool]):
         mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
@@ -54,11 +57,17 @@ def section(size: int, *, peers: bool) -> Section:
     """
     found = implementations(peers=peers)
     jobs = [Job(case.name, partial(measured, case, found)) for case in cases(size, jax.local_device_count())]
-    return Section("batches sharded over all, beside a copy that is", jobs, [one.name for one in found], table, LEGEND)
+    return Section(
+        "batches sharded over all devices, relative to a copy sharded the same way",
+        jobs,
+        [one.name for one in found],
+        table,
+        LEGEND,
+    )
 
 
 def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -> list[Measured]:
-    """A row for each implementation, one after the other; idle threads of others, which spin, would slow XLA down."""
+    """Measures implementations one at a time: another's spinning threads would slow XLA."""
     arrays, rows = case.make(), []
     copied = median(sampled(copied_by_all(case), effort))
     first = np.empty(0)
@@ -75,7 +84,7 @@ def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -
 
 
 def of_linear(measured: Mapping[str, Measured], devices: int) -> float:
-    """The time of one device, divided by that of all and by their number."""
+    """Parallel efficiency: t(1 device) / (N x t(N devices)); 1.00 is linear scaling."""
     return measured["one device"].seconds / (devices * measured["dml_jax"].seconds)
 
 
@@ -100,7 +109,7 @@ def implementations(*, peers: bool) -> list[Implementation]:
 
 
 def copied_by_all(case: Case) -> Run:
-    """The ceiling: a negation that reads and writes half of the case's bytes each, on all devices."""
+    """The ceiling: a sharded negation, which reads half of the case's bytes and writes the other half."""
     devices = jax.local_device_count()
     ones = np.ones((devices, max(1, case.moved // 8 // devices)), np.float32)
     return ShardedRun(jnp.negative, (ones,), (True,))

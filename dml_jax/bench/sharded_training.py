@@ -1,4 +1,4 @@
-"""Training over all devices: steps of an embedding and of routed experts, and batches from file to file."""
+"""Training steps sharded over all devices: an embedding, and routed experts (MoE); and batches from file to file."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ import dml_jax
 
 from .collectives import worded
 from .file_streaming import over_devices
-from .mesh_call_table import values
+from .mesh_call_table import hashed_data
 from .parallel_efficiency import Looped, alone, scaled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured
@@ -109,9 +109,9 @@ def _embedding(size: int, update: Any, tokens: PartitionSpec, mesh: Any) -> Step
     def step(state: State, ids: jax.Array, targets: jax.Array) -> State:
         return update(state, jax.grad(loss)(state[0], ids, targets))
 
-    table = values((rows, WIDTH), "")
+    table = hashed_data((rows, WIDTH), "")
     state = (table,) if update is sgd else (table, jnp.zeros_like(table))
-    return Step(step, state, (values((count,), str(rows)), values((count, WIDTH), "")), (PARTS, tokens))
+    return Step(step, state, (hashed_data((count,), str(rows)), hashed_data((count, WIDTH), "")), (PARTS, tokens))
 
 
 def _experts(size: int, mesh: Any) -> Step:
@@ -119,9 +119,9 @@ def _experts(size: int, mesh: Any) -> Step:
     n = jax.local_device_count()
     count = max(EXPERTS, size // 8 // (4 * EXPERT_WIDTH) // n)
     capacity = math.ceil(1.25 * CHOSEN * count / EXPERTS)
-    tokens = values((n, count, EXPERT_WIDTH), "")
-    up, down = (values((EXPERTS, *shape), "") / 32 for shape in ((EXPERT_WIDTH, HIDDEN), (HIDDEN, EXPERT_WIDTH)))
-    state = (values((EXPERT_WIDTH, EXPERTS), ""), up, down)
+    tokens = hashed_data((n, count, EXPERT_WIDTH), "")
+    up, down = (hashed_data((EXPERTS, *shape), "") / 32 for shape in ((EXPERT_WIDTH, HIDDEN), (HIDDEN, EXPERT_WIDTH)))
+    state = (hashed_data((EXPERT_WIDTH, EXPERTS), ""), up, down)
     specs = ((ALL, PARTS, PARTS), PARTS)
     layer = partial(routed, capacity, None if mesh is None else "d")
     if mesh is not None:

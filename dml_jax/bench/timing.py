@@ -1,4 +1,4 @@
-"""Rounds: every implementation of a case in turn, again and again, so that what the machine does meanwhile hits all."""
+"""Interleaved timing: rounds of all implementations of a case in turn, so that other load hits all alike."""
 
 import random
 import time

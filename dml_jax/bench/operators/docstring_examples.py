@@ -1,4 +1,4 @@
-"""Cases made of the examples in the docstrings of operators, grown to a size.
+"""Benchmark cases from the examples in docstrings, with arrays repeated to a size.
 
 Dimensions of one name, of operands and outputs, can be sharded alike: each device computes its part (`Dims`). So
 operands that are repeated along such dimensions make outputs that are, and an example grows along all names that its

@@ -1,4 +1,4 @@
-"""Operators that make numbers, and those of diagonals: fills, positions, random bits, unit matrices, and triangles."""
+"""Fills, sequences, random bits, diagonal matrices and triangles."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""gather, gather_elements, gather_nd and reverse_subsequences: rows and elements that are read at indices."""
+"""gather, gather_elements, gather_nd and reverse_subsequences: reads of rows and elements by index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

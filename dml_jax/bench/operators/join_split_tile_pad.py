@@ -1,4 +1,4 @@
-"""join, split, tile and pad: channels of pictures, features of rows, borders, and batches."""
+"""join (concatenate), split, tile and pad, of images, rows and batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

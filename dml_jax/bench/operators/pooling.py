@@ -1,4 +1,4 @@
-"""max_pooling, average_pooling, lp_pooling: windows of networks; roi_pooling, roi_align: regions of their examples."""
+"""Pooling: max, average and Lp, with windows of networks; roi_pooling and roi_align, with their docstring examples."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce

@@ -1,4 +1,4 @@
-"""upsample_2d, resample and grid_sample: pictures of other sizes."""
+"""upsample_2d, resample and grid_sample: images resized and sampled."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

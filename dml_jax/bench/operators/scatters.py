@@ -1,4 +1,4 @@
-"""Operators that write at indices: tables, masks, windows that are put back, columns, and labels."""
+"""Scatters: scatter_elements, scatter_nd, max_unpooling, as_strided_scatter and one_hot."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Views: as_strided, slice and slice_grad: transposed, with gaps, cropped, mirrored, and put back among zeros."""
+"""as_strided, slice and slice_grad: transposed, dilated, cropped and mirrored views, and their gradients."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

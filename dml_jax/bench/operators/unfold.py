@@ -1,4 +1,4 @@
-"""unfold and fold: windows of convolutions and of transformers of pictures, as columns, and added up to pictures."""
+"""unfold (im2col) and fold (col2im): windows of convolutions, and patches of vision transformers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce

@@ -10,7 +10,7 @@ from ..onnx.free_dimensions import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
 from ..onnx.graph import read_tensor_graph
 from ..onnx.model_loading import external_files, load_model
-from .model import ArrayModel, Program
+from .array_model import ArrayModel, Program
 
 __all__ = ["read_onnx_file"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..dxdispatch.timing import Timing, measure, report
 from ..errors import ConstraintError, describe, suggestion
-from .model import ArrayModel, Program
+from .array_model import ArrayModel, Program
 from .model_inputs import make_inputs
 from .npy_inputs_and_outputs import assigned, targets, write_arrays
 from .printed_bindings import binding_lines

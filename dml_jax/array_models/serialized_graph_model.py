@@ -14,7 +14,7 @@ from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
 from ..graphs.graph_files import constant_files, owned_inputs, read_constants, read_graph_file
 from ..graphs.working_set import check_graph
-from .model import ArrayModel, Program
+from .array_model import ArrayModel, Program
 
 __all__ = ["read_graph_model"]
 

@@ -32,7 +32,7 @@ from .shared_options import (
 )
 
 if TYPE_CHECKING:
-    from ..array_models.model import ArrayModel
+    from ..array_models.array_model import ArrayModel
     from ..array_models.run import ArrayRun
     from ..dxdispatch.model_file import Model
     from ..dxdispatch.timing import Timing

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from ..core.arguments.fill_value import as_number
+from ..core.arguments.exact_scalars import as_number
 from ..core.arguments.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable

@@ -148,7 +148,7 @@ class Ceiling(Case):
 
 
 def cases(size: int) -> Iterator[Ceiling]:
-    """Each kernel.
+    """Cases of each STREAM kernel.
 
     Args:
       size: bytes that it reads and writes, about.

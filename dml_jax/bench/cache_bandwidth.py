@@ -57,7 +57,7 @@ def _copy(out: jax.Array, values: jax.Array, at: jax.Array) -> jax.Array:
 
 
 def _read(out: jax.Array, values: jax.Array, at: jax.Array) -> jax.Array:
-    """Behind a barrier, as XLA would make one kernel of several passes."""
+    """Sums the values. The barrier keeps XLA from fusing several passes into one kernel."""
     return lax.optimization_barrier(out) + jnp.sum(values.reshape(SUMMED, -1), axis=0, dtype=values.dtype)
 
 

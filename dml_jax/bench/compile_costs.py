@@ -77,7 +77,7 @@ def _job(case: Case, ours: Function, other: Function | None) -> Job:
 
 
 def _measure(case: Case, functions: dict[str, Function], effort: Effort) -> list[Cost]:
-    """In turn; the first time of each does not count, as it may import or set up what all others find."""
+    """Measures the functions in random order, round by round. The first round warms up imports and does not count."""
     arrays, order, found = case.make(), random.Random(0), {name: [] for name in functions}
     with jax.enable_x64(case.needs_x64(arrays)):
         for _ in range(effort.rounds + 1):
@@ -124,7 +124,7 @@ def table(title: str, rows: Sequence[Cost], implementations: Sequence[str], peak
 
 
 def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:
-    """Each of ours, and how many times as much the other takes, if there is one."""
+    """Each number of ours, followed by its ratio other / ours, or None without another."""
     for name in STEPS.values():
         yield 1e3 * getattr(ours, name)
         yield getattr(other, name) / getattr(ours, name) if other else None

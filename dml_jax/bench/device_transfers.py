@@ -141,7 +141,7 @@ def _to_devices(size: int, place: Any, name: str, effort: Effort) -> Sequence[Me
 
 
 def _to_host(size: int, place: Any, name: str, effort: Effort) -> Sequence[Measured]:
-    """New arrays, as JAX keeps what an array was on the host; on a CPU, which would give a view, copies."""
+    """Copies a new array each time: JAX caches an array's host value. np.array copies, as a CPU would give a view."""
     host = np.arange(size // 32 * 8, dtype=np.int32)
     put = [jax.block_until_ready(jax.device_put(host, place, may_alias=False)) for _ in range(effort.rounds + 1)]
     times = [_seconds(partial(np.array, x)) for x in put]
@@ -155,7 +155,7 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _row(name: str, size: int, times: Sequence[float], is_same: bool, part: float, found: Any) -> Measured:
-    """One whose links are not known has an `of_copy` of 0."""
+    """A row of the table; `of_copy` is 0 if the peak of the links is unknown."""
     low, middle, high = quartiles(times)
     peak = PEAKS.get(jax.local_devices()[0].device_kind)
     of_peak = part * size / middle / peak if peak else 0.0

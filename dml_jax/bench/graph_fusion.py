@@ -50,7 +50,7 @@ def implementations(*, peers: bool) -> list[Implementation]:
 
 
 class GraphRun(JaxRun):
-    """One executable, into preallocated outputs."""
+    """The whole graph as one executable, into preallocated outputs."""
 
     def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
         compiled = compile_operator(graph)
@@ -132,7 +132,7 @@ def _pieces(size: int, itemsize: int) -> Case:
 
 
 def _reads(size: int, itemsize: int) -> Case:
-    """Rows of a table, these in the order of experts, and of each the elements in another order."""
+    """Gathers rows of a table, sorts them by expert (gather), and permutes the elements of each (gather_elements)."""
     width = 1024
     rows = max(4, size // itemsize // width)
     graph = GraphBuilder()
@@ -157,7 +157,7 @@ def _case(
     shapes: Sequence[tuple[tuple[int, ...], int | None]],
     of: Callable[..., Any],
 ) -> Case:
-    """One row; of each input the shape, and of indices the number that they are below."""
+    """A case of a graph; `shapes` has per input the shape, and for indices their upper bound."""
 
     def make() -> Arrays:
         arrays = [data(s, itemsize) if n is None else random_indices(n, s) for s, n in shapes]

@@ -73,14 +73,14 @@ class Program:
         return f"{self.operator} {way}, {self.kind.name} mesh of {sizes}, dimension {' and '.join(places)}"
 
     def spec(self, dims: str) -> PartitionSpec:
-        """Of an array whose dimensions have these letters."""
+        """The PartitionSpec of an array whose dimensions have these letters."""
         names = ("a", "b")[: len(self.axes)]
         axes = dict(zip(self.dims, names, strict=True)) if len(self.dims) == len(names) else {self.dims: names}
         return PartitionSpec(*map(axes.get, dims))
 
 
 def programs(devices: int) -> Iterator[Program]:
-    """All of them: one of each operator first, then the others of one axis, an Explicit mesh before an Auto one."""
+    """All programs, meshes of one axis first, Explicit before Auto; the first ones cover every operator."""
     meshes = [(devices,), (devices // 2, 2)] if devices % 4 == 0 else [(devices,)]
     calls = mesh_calls(8)
     for axes, kind, place, is_backward in product(meshes, (AxisType.Explicit, AxisType.Auto), range(4), (False, True)):
@@ -175,7 +175,7 @@ def _pulled_back(function: Callable[..., Any], count: int, out: None, *arrays: j
 
 @cache
 def _alone(operator: str, is_backward: bool, size: int, effort: Effort) -> Alone:
-    """The same on one device."""
+    """Measures the operator on one device."""
     call, n = sized(operator, size)
     operands = [hashed_data(one.shape(n), one.kind) for one in call.operands]
     if not is_backward:
@@ -197,7 +197,7 @@ def _is_float(array: Any) -> bool:
 
 
 def _fitting(spec: PartitionSpec, shape: jax.ShapeDtypeStruct) -> PartitionSpec:
-    """Without the axes of dimensions that they do not divide."""
+    """Drops the mesh axes that do not divide their dimension."""
     count = jax.local_device_count()
     return PartitionSpec(*(axes if n % count == 0 else None for axes, n in zip(spec, shape.shape, strict=True)))
 

@@ -31,7 +31,7 @@ TOLERANCE = 1e-3  # of the largest output: they round differently in up to 120 l
 
 
 def cases() -> Iterator[Case]:
-    """One per network, a picture of 3 x 224 x 224; none without the package onnx."""
+    """A case per network, of one image of 3 x 224 x 224; none without the package onnx."""
     if find_spec("onnx"):
         for name, (weights, products) in NETWORKS.items():
             yield Case("network", name, {}, _picture, 4 * weights, TOLERANCE, 2 * products)
@@ -104,7 +104,7 @@ class NetworkRun(JaxRun):
 
 
 def _weights(model: Any, parameters: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """All parameters but numbers, and matrices and kernels that are quantised."""
+    """Trainable parameters, except scalars, and quantised matrices and kernels."""
     from onnx import numpy_helper
 
     for tensor in model.graph.initializer:

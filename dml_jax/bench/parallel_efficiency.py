@@ -94,12 +94,12 @@ def _locally(function: Callable[[jax.Array, jax.Array], jax.Array], sharding: An
 
 
 def _in_order(x: jax.Array, _: jax.Array) -> jax.Array:
-    """In memory as it is outside of the loop: else XLA may leave a transpose to what follows the loop."""
+    """Pins the row-major layout inside the loop: else XLA may defer a transpose until after the loop."""
     return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
 
 def _touched(x: jax.Array, one: jax.Array) -> jax.Array:
-    """The first element multiplied, in place."""
+    """Multiplies the first element by `one`, in place, so that each iteration depends on the last one."""
     first = lax.slice(x, (0,) * x.ndim, (1,) * x.ndim)
     return lax.dynamic_update_slice(x, first * one.astype(x.dtype), (jnp.int32(0),) * x.ndim)
 
@@ -112,7 +112,7 @@ LONGER = 10  # samples than on one device, as the start of a program takes longe
 
 @dataclass(frozen=True)
 class Alone:
-    """One device: seconds of a call, and some of the results of the first one."""
+    """Baseline on one device: seconds of a call, and a sample of its results."""
 
     seconds: float
     result: np.ndarray
@@ -174,13 +174,13 @@ def _why(run: Looped, seconds: float, baseline: Alone) -> str:
 
 
 def _bytes_of_all(run: Looped) -> int:
-    """Of arrays and results, on all devices together."""
+    """Bytes of arguments and results, summed over all devices."""
     arrays: Any = jax.tree.leaves((run.arrays, run.out))
     return sum(shard.data.nbytes for array in arrays for shard in array.addressable_shards)
 
 
 def _is_close(value: np.ndarray, other: np.ndarray) -> bool:
-    """Numbers of floats nearly, others exactly."""
+    """Whether two results agree: floats within a tolerance, all others exactly."""
     if value.dtype.kind != other.dtype.kind or value.shape != other.shape:
         return False
     if value.dtype.kind in "iub":

@@ -30,7 +30,7 @@ Torch = Mapping[str, Callable[[Any], Function]]
 
 
 class Twins(NamedTuple):
-    """What others call; None for what `operators` say of the operator.
+    """The functions of jax.numpy and torch; None means those that `operators` has for the operator.
 
     Args:
       jnp: a function of the operator's arrays, of which the gradient is taken where the program is one.
@@ -53,7 +53,7 @@ def forward(function: Function) -> Function:
 
 
 def gradient(function: Function) -> Function:
-    """What flows back to all arrays from the first result itself."""
+    """The vjp of a function, with its first result as the cotangent."""
 
     def pulled_back(*arrays: Any) -> Any:
         result, pull_back = jax.vjp(lambda *arrays: jax.tree.leaves(function(*arrays))[0], *arrays)
@@ -63,7 +63,7 @@ def gradient(function: Function) -> Function:
 
 
 def read_gradient(shape: Sequence[int]) -> Way:
-    """Of a read of a table of this shape: what flows back to it from updates."""
+    """The gradient of a gather from a table of this shape, as a function (updates, indices) -> gradient."""
 
     def way(function: Function) -> Function:
         def pulled_back(updates: jax.Array, indices: jax.Array) -> jax.Array:
@@ -95,7 +95,7 @@ def _autograd(function: Callable[[Any], Function]) -> Torch:
 
 
 def view(shape: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> Twins:
-    """Permuted dimensions, of the last one some."""
+    """Reshape, transpose, and a slice of the last dimension."""
     return Twins(lambda x: x.reshape(shape).transpose(order)[tuple(slice(size) for size in sizes)])
 
 
@@ -129,7 +129,7 @@ def reduced(function: str, axis: int) -> Twins:
 
 
 def softmax(way: Way, axis: int) -> Twins:
-    """Like dml_jax, in float32."""
+    """Softmax in float32, as dml_jax computes it."""
     into: Torch = {"torch out": lambda torch: lambda out, x: torch.ops.aten._softmax.out(x, axis, False, out=out)}
     others = into if way is forward else _autograd(lambda torch: lambda x: torch.softmax(x, axis))
     return Twins(lambda x: jax.nn.softmax(x.astype(jnp.float32), axis).astype(x.dtype), others)
@@ -156,7 +156,7 @@ def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
     usual = form(attributes)
 
     def whole_windows(x: jax.Array) -> jax.Array:
-        """Without the rows and columns behind the last window, if windows lie side by side."""
+        """Drops the rows and columns after the last window, if windows do not overlap."""
         return usual(x[..., : x.shape[2] // side * side, : x.shape[3] // side * side] if side == step[0] else x)
 
     def greatest(x: jax.Array) -> jax.Array:

@@ -43,7 +43,7 @@ def random_section(seed: int, size: int, seconds: float, *, peers: bool) -> Sect
 
 
 def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same without any variant of the lowering."""
+    """The function in the plain form, without variants of the lowering."""
 
     def plain(*arrays: Any) -> Any:
         with dml_jax.use_form("plain"):
@@ -74,7 +74,7 @@ def _jnp(start: Any, program: Any, turns: Sequence[Arrays]) -> Run:
 
 
 def _torch(name: str, start: Any, program: Any, turns: Sequence[Arrays]) -> Run | None:
-    """What the program says of torch, or else what torch has for the operator."""
+    """Starts the torch form of the program, or else that of the operator."""
     import torch  # pyright: ignore[reportMissingImports]
 
     if program.twins.torch is None:
@@ -96,7 +96,7 @@ def summary(rows: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
 
 
 def slowest(rows: Sequence[Measured]) -> Iterator[tuple[str, str, str]]:
-    """The programs that are slowest beside the fastest of the others: how many times as fast, as whom, and the name."""
+    """The programs with the lowest speed-up over their fastest rival: the ratio, the rival, and the name."""
     found = []
     for name, measured in by_case(rows):
         if ratios := _ratios(measured):
@@ -107,12 +107,12 @@ def slowest(rows: Sequence[Measured]) -> Iterator[tuple[str, str, str]]:
 
 
 def _group(measured: dict[str, Measured]) -> str:
-    """The word behind the operator's in the name of a program."""
+    """The group of a program, the second word of its name."""
     return measured["dml_jax"].case.split()[1].removesuffix(",")
 
 
 def _ratios(measured: dict[str, Measured]) -> dict[str, float]:
-    """How many times as fast dml_jax is as each other that computes the same."""
+    """Speed-up of dml_jax over each implementation that computes the same."""
     shown, ours = with_best(measured)[0], measured["dml_jax"].seconds
     found = {title: shown.get(name) for title, name in OTHERS.items()}
     return {title: other.seconds / ours for title, other in found.items() if other and other.same_bits}

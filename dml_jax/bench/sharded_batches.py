@@ -102,7 +102,7 @@ def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], 
 
 
 def implementations(*, peers: bool) -> list[Implementation]:
-    """This library on all devices first, then on one, then on a CPU torch with a thread per core."""
+    """This library on all devices, then on one device, then, on a CPU, torch with a thread per core."""
     peers = peers and jax.default_backend() == "cpu"
     found = [Implementation("dml_jax", _sharded), Implementation("one device", _on_one)]
     return [*found, Implementation("torch", _torch)] if peers and find_spec("torch") else found
@@ -116,7 +116,7 @@ def copied_by_all(case: Case) -> Run:
 
 
 def torch_threads(cores: int) -> dict[str, str]:
-    """Gives torch a thread per core, and says how many it has."""
+    """Sets torch's threads to `cores`; returns their number for the stored versions."""
     if not find_spec("torch"):
         return {}
     import torch  # pyright: ignore[reportMissingImports]

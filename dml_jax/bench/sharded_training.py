@@ -51,13 +51,13 @@ def section(size: int) -> Section:
 
 
 def sgd(table: State, gradient: State) -> State:
-    """One step of gradient descent."""
+    """A step of gradient descent."""
     (table,) = table
     return (table - RATE * gradient,)
 
 
 def adagrad(state: State, gradient: State) -> State:
-    """One step whose rate falls with the squares of the gradients so far."""
+    """A step of Adagrad: the rate falls with the accumulated squared gradients."""
     table, squares = state
     squares = squares + gradient**2
     return table - RATE * gradient / jnp.sqrt(squares + 1e-6), squares
@@ -98,7 +98,7 @@ def _job(name: str, made: Callable[[Any], Step]) -> Job:
 
 
 def _embedding(size: int, update: Any, tokens: PartitionSpec, mesh: Any) -> Step:
-    """Rows of a table are read, and pulled to targets; the table is sharded by rows."""
+    """Embedding: gathers rows of a table sharded by rows, and trains them towards targets."""
     rows = max(1, size // (4 * WIDTH) // 64) * 64
     count = min(TOKENS, rows)
     placed = None if mesh is None else NamedSharding(mesh, tokens)

@@ -79,7 +79,7 @@ def cache_suite(size: int | None) -> list[Section]:
 
 
 def sharded_suite(size: int | None, *, peers: bool) -> list[Section]:
-    """All devices beside one of them; operators last, as they take longest, and none of the others is left out then."""
+    """All devices, relative to one. Operators come last: they take longest, and a time limit then cuts nothing else."""
     size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
     return [
         sharded_batches.section(size, peers=peers),
@@ -95,7 +95,7 @@ def random_suite(seed: int, seconds: float, size: int | None, *, peers: bool) ->
 
 
 def cost_suite() -> list[Section]:
-    """What operators cost beside running."""
+    """Seconds to trace, lower and compile, and peak memory."""
     return [costs_section()]
 
 
@@ -104,13 +104,13 @@ def _bytes(size: int | None) -> int:
 
 
 def _files(size: int) -> Section:
-    """From file to file; enough bytes that compiling the program is little of the time."""
+    """Streaming from file to file; `size` bytes are enough to make compilation negligible."""
     job = Job(name_of(size), lambda effort: streamed(size, effort.rounds))
     return Section("from file to file, beside a NumPy copy", [job], ["dml_jax", "memmap copy"])
 
 
 def _call(job: Job) -> Job:
-    """The same under another name, as an operator has cases of the same shapes into preallocated outputs."""
+    """The job, with ", call" after its name: another section has cases of the same name."""
 
     def measured(effort: Effort) -> Sequence[Measured]:
         return [replace(row, case=f"{row.case}, call") for row in job.measure(effort)]

@@ -78,7 +78,7 @@ class Measured:
 
 
 def by_case(rows: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each case's implementations by name, in order."""
+    """Pairs of a case and its rows by implementation, in order."""
     cases: dict[str, dict[str, Any]] = {}
     for row in rows:
         cases.setdefault(row.case, {})[row.contender] = row
@@ -152,7 +152,7 @@ def _compare(runs: dict[str, Run], tolerance: float) -> dict[str, bool]:
 def _one_by_one(
     case: Case, implementations: Sequence[Implementation], turns: Sequence[Arrays], effort: Effort
 ) -> tuple[dict[str, list[float]], dict[str, bool]]:
-    """Each implementation alone: idle threads of others, which spin, cost XLA a third of its speed on two cores."""
+    """Times one implementation after the other: others' spinning threads cost XLA a third of its speed on two cores."""
     samples, values = {}, {}
     for implementation in implementations:
         run = implementation.start(case, turns)

@@ -123,7 +123,7 @@ def depth_to_space(x: Any, *, block_size: int, order: str, data_format: str, mer
 
 
 def space_to_depth(x: Any, *, block_size: int, order: str, data_format: str, merge: bool = True) -> Any:
-    """The same in the other direction."""
+    """Space to depth by reshape, transpose, reshape; without the last one if not `merge`."""
     b = block_size
     if data_format == "NCHW":
         n, c, h, w = x.shape

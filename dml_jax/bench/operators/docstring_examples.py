@@ -90,7 +90,7 @@ def _worded(attributes: Attributes, tiles: Sequence[tuple[np.ndarray, list[int]]
 
 
 class _CallError(Exception):
-    """A call was found, which need not be made."""
+    """Stops an example at a call, once its arguments are recorded."""
 
 
 @cache

@@ -63,7 +63,7 @@ def _sequence_by_onnx(a: Attributes) -> OnnxNode | None:
 
 
 def _bits(size: int) -> Iterator[Case]:
-    """No other library has this generator."""
+    """random_bits; no other library has this generator."""
     yield Case("random_bits", f"uint32 {mib(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
 
 

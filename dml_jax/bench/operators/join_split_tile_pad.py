@@ -179,7 +179,7 @@ def _joined_by_torch(torch: Any, a: Attributes) -> Callable[..., Any] | None:
 
 
 def _ends(a: Attributes) -> list[int]:
-    """Before and behind, the last dimension first."""
+    """Widths before and after, the last dimension first, as torch.nn.functional.pad takes them."""
     return [n for pair in reversed(_widths(a)[-2:]) for n in pair]
 
 

@@ -155,7 +155,7 @@ def _denominator(like: Any, x: Any, a: Attributes) -> Any:
 
 
 def _numbers(a: Attributes) -> Attributes:
-    """As torch and ONNX call them."""
+    """The attributes by their names in torch and ONNX."""
     return {"size": a["local_size"], "alpha": a["alpha"], "beta": a["beta"]}
 
 

@@ -66,7 +66,7 @@ def _offsets(a: Attributes) -> Any:
 
 
 def _view_copied(like: Any, a: Attributes, out: Any, x: Any) -> None:
-    """By NumPy and by CuPy."""
+    """as_strided in NumPy and CuPy, copied to the output."""
     strides = [s * x.itemsize for s in a["strides"]]
     like.copyto(out, like.lib.stride_tricks.as_strided(x, a["sizes"], strides))
 
@@ -96,7 +96,7 @@ def _slice(name: str, shape: Sizes, offsets: Sizes, sizes: Sizes, strides: Sizes
 
 
 def _counts(sizes: Sizes, strides: Sizes) -> tuple[int, ...]:
-    """How many elements a window has along each dimension."""
+    """The number of elements of a strided window along each dimension."""
     return tuple(1 + (n - 1) // abs(step) for n, step in zip(sizes, strides, strict=True))
 
 
@@ -105,20 +105,20 @@ def _triples(a: Attributes) -> list[tuple[int, int, int]]:
 
 
 def _window(a: Attributes) -> tuple[Any, ...]:
-    """As Python writes it: a window that is read backwards up to the first element has no end."""
+    """The window as Python slices; a backward slice that reaches element 0 has no stop."""
     return tuple(
         np.s_[o : o + n : s] if s > 0 else np.s_[o + n - 1 : o - 1 if o else None : s] for o, n, s in _triples(a)
     )
 
 
 def _window_copied(like: Any, a: Attributes) -> Callable[..., Any]:
-    """By NumPy and by CuPy."""
+    """A slice in NumPy and CuPy, copied to the output."""
     window = _window(a)
     return lambda out, x: like.copyto(out, x[window])
 
 
 def _window_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
-    """It has no negative strides."""
+    """A slice in torch, by flip for negative strides, which torch lacks."""
     starts = (o if s > 0 else o + (n - 1) % -s for o, n, s in _triples(a))
     forwards = tuple(np.s_[i : o + n : abs(s)] for i, (o, n, s) in zip(starts, _triples(a), strict=True))
     turned = [d for d, (_, _, s) in enumerate(_triples(a)) if s < 0]

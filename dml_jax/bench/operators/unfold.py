@@ -35,7 +35,7 @@ class _Window(NamedTuple):
         return {name: (n, n) for name, n in pairs.items()}
 
     def shapes(self, size: int, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of pictures whose columns have about so many bytes, and of the columns."""
+        """The shape of images whose columns have about `size` bytes, and the shape of the columns."""
         count = (self.side + 2 * self.pad - self.sides) // self.step + 1
         columns = (self.channels * self.sides**2, count**2)
         batch = max(1, size // (itemsize * prod(columns)))

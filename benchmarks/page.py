@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import comparing, costs, random_section
-from dml_jax.bench.comparing import Comparison, compared
+from dml_jax.bench import compile_costs, random_program_section, run_comparison
+from dml_jax.bench.device_transfers import OPERATOR as TRANSFER
+from dml_jax.bench.device_transfers import lines
 from dml_jax.bench.results import CALLS, FILES, Cases, Results, counted, grouped, is_call, large
-from dml_jax.bench.training import OPERATOR as TRAINED
-from dml_jax.bench.transfers import OPERATOR as TRANSFER
-from dml_jax.bench.transfers import lines
+from dml_jax.bench.run_comparison import Comparison, compared
+from dml_jax.bench.sharded_training import OPERATOR as TRAINED
 
 from .tables import COPY, kind_of, mean, means, measured_on, of_operators, pairs, rows
 
@@ -184,7 +184,7 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
 
 def _random(file: Path) -> Iterator[str]:
     """A row for each group of random programs."""
-    yield from (_run(file), "", *rows(*random_section.summary(Results.read(file).rows)))
+    yield from (_run(file), "", *rows(*random_program_section.summary(Results.read(file).rows)))
 
 
 def _costs(*files: Path) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _costs(*files: Path) -> Iterator[str]:
     yield from (*map(_run, files), "")
     last = []
     for run in map(Results.read, files):
-        columns = costs.table("", run.costs, ["dml_jax", "jnp"], None).columns
+        columns = compile_costs.table("", run.costs, ["dml_jax", "jnp"], None).columns
         last.append([run.device, *(str([*column.cells][-1]) for column in columns[1:])])
     yield from rows(["geometric mean", *(str(column.header) for column in columns[1:])], last)
 
@@ -262,4 +262,4 @@ if __name__ == "__main__":
     for page in PAGES:
         page.write_text(rewritten(page.read_text(), STORED))
     for picture, comparison in comparisons(COMPARED.read_text(), STORED):
-        comparing.draw(comparison, picture)
+        run_comparison.draw(comparison, picture)

@@ -23,10 +23,10 @@ from onnx import helper, numpy_helper
 
 from dml_jax.bench.case import Arrays, Case, normal
 from dml_jax.bench.implementations import Implementation, JaxRun
-from dml_jax.bench.measuring import Effort, Measured, measure
-from dml_jax.bench.networks import NetworkRun, RuntimeRun
+from dml_jax.bench.onnx_image_networks import NetworkRun, RuntimeRun
 from dml_jax.bench.peers import versions
 from dml_jax.bench.results import Results
+from dml_jax.bench.timing import Effort, Measured, measure
 from dml_jax.command.devices import cores, measured_kind
 from dml_jax.onnx import to_jax
 

@@ -5,10 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import caches, ceilings, costs, mesh_programs, training, transfers
-from dml_jax.bench.measuring import Measured
+from dml_jax.bench import (
+    bandwidth_ceilings,
+    cache_bandwidth,
+    compile_costs,
+    device_transfers,
+    mesh_scaling,
+    sharded_training,
+)
 from dml_jax.bench.results import CALL, FILES, Case, Cases, Results, counted, grouped, ours
 from dml_jax.bench.section import BEST, WHICH, ratio, with_best
+from dml_jax.bench.timing import Measured
 
 __all__ = ["COPY", "kind_of", "mean", "means", "measured_on", "of_operators", "page", "pairs", "ratios", "rows"]
 
@@ -16,7 +23,7 @@ COPY = "copy"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]
 SHORT = 24  # characters
-MEMORY = {"Ceilings": ceilings, "Caches": caches}
+MEMORY = {"Ceilings": bandwidth_ceilings, "Caches": cache_bandwidth}
 KINDS = (
     "gradients",
     "graphs",
@@ -50,8 +57,8 @@ def page(file: Path) -> str:
 def _sharded(run: Results) -> Iterator[str]:
     """What one run has of transfers, and a line for each operator on meshes."""
     for name, of, is_meant in (
-        ("transfers", transfers, lambda row: row.operator == transfers.OPERATOR),
-        ("operators on meshes", mesh_programs, lambda row: row.operator.endswith(mesh_programs.GROUP)),
+        ("transfers", device_transfers, lambda row: row.operator == device_transfers.OPERATOR),
+        ("operators on meshes", mesh_scaling, lambda row: row.operator.endswith(mesh_scaling.GROUP)),
     ):
         if found := [row for row in run.rows if is_meant(row)]:
             yield from (f"## {name[0].upper()}{name[1:]}", "", "```text", of.LEGEND, "```", "")
@@ -77,7 +84,7 @@ def _picture(file: Path) -> Iterator[str]:
 def _as_printed(run: Results) -> Iterator[str]:
     """The tables of ceilings, of caches and of costs, as the command prints them."""
     of_memory = [(name, of, [r for r in run.rows if r.operator == of.OPERATOR]) for name, of in MEMORY.items()]
-    for title, section, found in (*of_memory, ("Costs", costs, run.costs)):
+    for title, section, found in (*of_memory, ("Costs", compile_costs, run.costs)):
         if found:
             columns = section.table(title, found, list(dict.fromkeys(row.contender for row in found)), run.peak).columns
             body = [list(map(str, line)) for line in zip(*(column.cells for column in columns), strict=True)]
@@ -174,7 +181,10 @@ def _implementations(cases: Cases) -> list[str]:
 
 
 def _unit(cases: Cases) -> str:
-    if all(ours(case).collectives is not None or ours(case).operator == training.OPERATOR for case in cases.values()):
+    if all(
+        ours(case).collectives is not None or ours(case).operator == sharded_training.OPERATOR
+        for case in cases.values()
+    ):
         return "of linear"
     return "of a matmul" if {ours(case).operator for case in cases.values()} <= MULTIPLIED else "of a copy"
 

@@ -28,10 +28,10 @@ from jax import lax
 from dml_jax.atomic_write import write_whole
 from dml_jax.bench.case import Arrays, Case
 from dml_jax.bench.implementations import Implementation, JaxRun
-from dml_jax.bench.measuring import Effort, measure
+from dml_jax.bench.random_program_section import plainly
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
-from dml_jax.bench.random_section import plainly
-from dml_jax.lowering.select import watch_choices
+from dml_jax.bench.timing import Effort, measure
+from dml_jax.lowering.variant_selection import watch_choices
 
 __all__ = ["Measured", "main", "measured", "summary"]
 

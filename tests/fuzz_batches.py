@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from dml_jax import ConstraintError
-from dml_jax.array_models.npy_files import read_array as read_input
+from dml_jax.array_models.npy_inputs_and_outputs import read_array as read_input
 from dml_jax.batch import BatchError, NpyFile, map_batches
 from dml_jax.batch.npy_file import load_whole
 from dml_jax.dxdispatch.model_file import read_buffer

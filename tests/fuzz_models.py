@@ -31,16 +31,16 @@ from dml_jax import (
     desc_from_json,
     desc_to_json,
 )
-from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.array_models.run import ArrayRun, run_arrays
+from dml_jax.array_models.serialized_graph_model import read_graph_model
 from dml_jax.core.tensors.tensor_desc import span_bytes
 from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.graphs.graph_files import owned_inputs
-from dml_jax.graphs.serialized.reader import decode
+from dml_jax.graphs.serialized.flatbuffer_to_records import decode
 from dml_jax.graphs.serialized.records import OperatorNode
-from dml_jax.graphs.serialized.writer import encode
+from dml_jax.graphs.serialized.records_to_flatbuffer import encode
 from dml_jax.graphs.working_set import working_set
 
 Rng = np.random.Generator

@@ -14,8 +14,8 @@ from onnx_random import RECIPES, RandomGraph
 
 import dml_jax
 from dml_jax.onnx import OnnxFunction, to_descs, to_jax
-from dml_jax.onnx.containers import ContainerSpec
 from dml_jax.onnx.operator_table import ONNX_OPERATORS
+from dml_jax.onnx.sequence_pytrees import ContainerSpec
 
 GRAPHS = 30
 INTS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 8, 20, 255, 2**31 - 1, 2**31, 2**40, 2**63 - 1)

@@ -13,7 +13,7 @@ from dml_jax.core.rules import check
 from dml_jax.core.structs.activation_fusion import Fused, FusedEach, axes_within, supported_activation
 from dml_jax.core.structs.activation_table import ACTIVATIONS
 from dml_jax.core.structs.fields import Field
-from dml_jax.core.structs.small_structs import ScaleAndBias
+from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

@@ -18,9 +18,18 @@ from rich.console import Group
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import gather_gradients, implementations, measuring, networks, operators, peers, results, section
+from dml_jax.bench import (
+    gather_gradients,
+    implementations,
+    onnx_image_networks,
+    operators,
+    peers,
+    results,
+    section,
+    timing,
+)
 from dml_jax.bench.case import normal
-from dml_jax.bench.operators import OPERATORS, examples
+from dml_jax.bench.operators import OPERATORS, docstring_examples
 from dml_jax.catalogue import FUNCTIONS
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
@@ -35,7 +44,7 @@ def run(*arguments):
 
 
 def row(case="a case", contender="dml_jax", of_copy=0.5):
-    return measuring.Measured(case, "gather", contender, 2**20, 1e-3, 0.9e-3, 1.2e-3, of_copy, True)
+    return timing.Measured(case, "gather", contender, 2**20, 1e-3, 0.9e-3, 1.2e-3, of_copy, True)
 
 
 def kept(*rows):
@@ -68,7 +77,9 @@ def test_every_row_is_of_an_operator_and_has_its_peers():
 GROWN = [
     (case, given)
     for operator in ("add", "roi_align", "grid_sample")
-    for case, given in zip(examples.grown(operator)["full"](2**14), examples._calls(operator), strict=True)
+    for case, given in zip(
+        docstring_examples.grown(operator)["full"](2**14), docstring_examples._calls(operator), strict=True
+    )
 ]
 
 
@@ -86,8 +97,8 @@ def test_an_example_grows_to_the_size_that_is_asked_for(case, given):
 def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
     """Windows cover all its dimensions, an attribute has its size, or it calls nothing."""
     without = SimpleNamespace(__doc__="value(1) is 1")
-    monkeypatch.setattr(examples, "FUNCTIONS", {**FUNCTIONS, "value": without})
-    assert [*examples.grown(operator)["full"](2**20)] == []
+    monkeypatch.setattr(docstring_examples, "FUNCTIONS", {**FUNCTIONS, "value": without})
+    assert [*docstring_examples.grown(operator)["full"](2**20)] == []
 
 
 def test_bytes_are_what_the_arrays_need():
@@ -129,7 +140,7 @@ def test_all_contenders_give_the_same_bits(name):
     with jax.enable_x64(bool(arrays) and arrays[0].dtype.itemsize == 8):
         runs = {c.name: r for c in peers.implementations(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", *(["jnp"] if case.operator not in WITHOUT_TWIN else [])} <= set(runs)
-        same = measuring._compare(runs, case.tolerance)
+        same = timing._compare(runs, case.tolerance)
     assert same == dict.fromkeys(runs, True)
 
 
@@ -230,7 +241,7 @@ def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
         runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
         assert {"dml_jax", "deterministic", "jnp", "CuPy"} <= {*runs}
         assert not find_spec("torch") or "torch scatter_add_" in runs
-        assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
+        assert timing._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
     of_cupy = found[-1]
     narrow = gather_gradients.of_rows(9, 4, 20, "bfloat16", "Zipf", {})
     assert of_cupy.name == "CuPy"
@@ -257,7 +268,7 @@ def test_the_best_of_torch_counts_and_has_a_name():
 
 def test_a_case_is_measured_beside_a_copy():
     case = next(case for case in operators.small() if case.operator == "gather")
-    measured = measuring.measure(case, peers.implementations(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    measured = timing.measure(case, peers.implementations(eager=True), timing.Effort(rounds=3, seconds=1e-4))
     assert [m.contender for m in measured] == ["dml_jax", "jnp"]
     for one in measured:
         assert 0 < one.low <= one.seconds <= one.high
@@ -284,7 +295,7 @@ class SpinningClock:
 
 def test_nobody_is_timed_while_threads_of_another_spin(monkeypatch):
     clock, spins = SpinningClock(), []
-    monkeypatch.setattr(measuring, "time", clock)
+    monkeypatch.setattr(timing, "time", clock)
 
     def spin(_):
         clock.now += 1e-3
@@ -295,7 +306,7 @@ def test_nobody_is_timed_while_threads_of_another_spin(monkeypatch):
         clock.now += 1e-3
 
     runs = {"spins": implementations.HostRun(spin, None, [()]), "works": implementations.HostRun(work, None, [()])}
-    measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
+    timing._rounds(runs, timing.Effort(rounds=9, seconds=1e-3))
     assert len(spins) == 12
     assert not any(spins[3:])  # three calls find out how many a sample needs
 
@@ -303,7 +314,7 @@ def test_nobody_is_timed_while_threads_of_another_spin(monkeypatch):
 def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
     """Whoever takes 0.2 s is called three times; whoever did so once is measured like the others."""
     clock, called = SpinningClock(), {"slow": 0, "stumbles": 0}
-    monkeypatch.setattr(measuring, "time", clock)
+    monkeypatch.setattr(timing, "time", clock)
 
     def take(name, seconds):
         def write(_):
@@ -313,7 +324,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
         return implementations.HostRun(write, None, [()])
 
     runs = {"slow": take("slow", 0.2), "stumbles": take("stumbles", 1e-3)}
-    samples = measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
+    samples = timing._rounds(runs, timing.Effort(rounds=9, seconds=1e-3))
     assert samples["slow"] == pytest.approx([0.2] * 3)
     assert samples["stumbles"] == pytest.approx([1e-3] * 9)
 
@@ -321,7 +332,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
 def test_samples_keep_the_order_of_the_contenders(monkeypatch):
     """Whoever is slow does not come first: callers tell implementations by their places."""
     clock = SpinningClock()
-    monkeypatch.setattr(measuring, "time", clock)
+    monkeypatch.setattr(timing, "time", clock)
 
     def take(seconds):
         def write(_):
@@ -330,15 +341,15 @@ def test_samples_keep_the_order_of_the_contenders(monkeypatch):
         return implementations.HostRun(write, None, [()])
 
     runs = {"fast": take(1e-3), "slow": take(0.2), "faster": take(1e-4)}
-    assert list(measuring._rounds(runs, measuring.Effort(rounds=3, seconds=1e-3))) == ["fast", "slow", "faster"]
+    assert list(timing._rounds(runs, timing.Effort(rounds=3, seconds=1e-3))) == ["fast", "slow", "faster"]
 
 
 def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
     clock = SpinningClock()
     clock.end = float("inf")
-    monkeypatch.setattr(measuring, "time", clock)
-    measuring._rest()
-    assert clock.now == pytest.approx(measuring.SPINNING, abs=2 * measuring.REST)
+    monkeypatch.setattr(timing, "time", clock)
+    timing._rest()
+    assert clock.now == pytest.approx(timing.SPINNING, abs=2 * timing.REST)
 
 
 def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
@@ -352,14 +363,16 @@ def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
 def test_numbers_that_are_rounded_are_compared_by_the_tolerance_of_their_case():
     values = {"first": np.float32([1, -100]), "near": np.float32([1.05, -100]), "far": np.float32([1.2, -100])}
     runs = {name: implementations.HostRun(lambda out: None, value, [()]) for name, value in values.items()}
-    assert measuring._compare(runs, 1e-3) == {"first": True, "near": True, "far": False}
-    assert measuring._compare(runs, 0.0) == {"first": True, "near": False, "far": False}
+    assert timing._compare(runs, 1e-3) == {"first": True, "near": True, "far": False}
+    assert timing._compare(runs, 0.0) == {"first": True, "near": False, "far": False}
 
 
 @pytest.mark.exhaustive
 def test_a_network_is_measured_beside_onnx_runtime():
-    case = next(case for case in networks.cases() if case.detail == "squeezenet")
-    measured = measuring.measure(case, networks.implementations(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
+    case = next(case for case in onnx_image_networks.cases() if case.detail == "squeezenet")
+    measured = timing.measure(
+        case, onnx_image_networks.implementations(peers=True), timing.Effort(rounds=2, seconds=1e-4)
+    )
     assert [(m.contender, m.same_bits) for m in measured] == [("dml_jax", True), ("ONNX Runtime", True)]
 
 
@@ -369,16 +382,16 @@ def test_indices_are_compared_as_numbers_and_beside_values_too():
     narrow, wide = (implementations.joined([values[0], values[1].astype(d)]) for d in (np.uint32, np.int64))
     assert narrow.dtype == wide.dtype == np.float64
     assert narrow.tolist() == [1, 2, 3, 4]
-    assert measuring._same({"a": narrow, "b": wide, "c": narrow[::-1]}, 0.0) == {"a": True, "b": True, "c": False}
+    assert timing._same({"a": narrow, "b": wide, "c": narrow[::-1]}, 0.0) == {"a": True, "b": True, "c": False}
     assert implementations.joined([values[1]]).dtype == np.uint32
     found = {"a": values[1], "b": np.int64([3, 4]), "c": np.int64([3, 5]), "d": np.int32([3, 4])}
-    assert measuring._same(found, 0.0) == {"a": True, "b": True, "c": False, "d": True}
+    assert timing._same(found, 0.0) == {"a": True, "b": True, "c": False, "d": True}
 
 
 def test_tolerances_are_of_float64():
     """Where differences of bytes would wrap, and those of halves be rounded."""
-    assert measuring._same({"a": np.uint8([9, 250]), "b": np.uint8([10, 249])}, 0.01) == {"a": True, "b": True}
-    assert measuring._same({"a": np.float16([60000]), "b": np.float16([-60000])}, 0.5) == {"a": True, "b": False}
+    assert timing._same({"a": np.uint8([9, 250]), "b": np.uint8([10, 249])}, 0.01) == {"a": True, "b": True}
+    assert timing._same({"a": np.float16([60000]), "b": np.float16([-60000])}, 0.5) == {"a": True, "b": False}
 
 
 def test_numbers_to_compute_with_are_finite_and_of_either_sign():
@@ -394,7 +407,7 @@ def test_an_operator_that_makes_numbers_has_no_arrays():
     made = next(one for one in operators.quick() if one.operator == "fill_value_constant")
     assert made.make() == ()
     assert not made.needs_x64(())
-    measured = measuring.measure(made, implementations.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
+    measured = timing.measure(made, implementations.own(eager=False), timing.Effort(rounds=1, seconds=1e-4))
     assert {m.contender for m in measured} >= {"dml_jax", "fresh", "jnp"}
     assert all(m.same_bits for m in measured)
 
@@ -540,7 +553,7 @@ def test_where_no_terminal_shows_progress_a_line_does_now_and_then(seconds, told
     clock = iter([0, 60, 80, 140])
     monkeypatch.setattr(bench_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     jobs = [section.Job("a case", lambda effort: [])] * 3
-    bench_run._measured(section.Section("title", jobs, [], seconds=seconds), measuring.Effort(1, 1), [], lambda _: None)
+    bench_run._measured(section.Section("title", jobs, [], seconds=seconds), timing.Effort(1, 1), [], lambda _: None)
     lines = [f"title: {cases} cases, about {left} min left" for cases, left in told]
     assert capsys.readouterr().err.splitlines() == lines
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import caches, ceilings, picture, results, section, suites
-from dml_jax.bench.measuring import Effort, Measured
+from dml_jax.bench import bandwidth_ceilings, cache_bandwidth, results, roofline_plot, section, suites
+from dml_jax.bench.timing import Effort, Measured
 from dml_jax.command import bench as command
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +33,7 @@ def run(*arguments):
     return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
-def row(case, implementation, moved, seconds, operator=caches.OPERATOR):
+def row(case, implementation, moved, seconds, operator=cache_bandwidth.OPERATOR):
     return Measured(case, operator, implementation, moved, seconds, 0.9 * seconds, 1.1 * seconds, 0.5, True)
 
 
@@ -42,8 +42,8 @@ def row(case, implementation, moved, seconds, operator=caches.OPERATOR):
 
 def ceiling(name):
     """The case of N elements, and a run of it."""
-    (case,) = (case for case in ceilings.cases(4 * N * BY_HAND[name][0]) if f" {name} " in case.name)
-    return case, ceilings.JITTED.start(case, [case.make()])
+    (case,) = (case for case in bandwidth_ceilings.cases(4 * N * BY_HAND[name][0]) if f" {name} " in case.name)
+    return case, bandwidth_ceilings.JITTED.start(case, [case.make()])
 
 
 @pytest.mark.device
@@ -71,7 +71,7 @@ def test_a_ceiling_computes_what_its_name_says(name):
 
 
 def test_every_kernel_is_counted_here():
-    assert [*ceilings.KERNELS] == [*BY_HAND] == [*EXPECTED]
+    assert [*bandwidth_ceilings.KERNELS] == [*BY_HAND] == [*EXPECTED]
 
 
 @pytest.mark.parametrize("sections", [suites.quick_suite(peers=False), suites.full_suite(2**20, peers=False)])
@@ -82,7 +82,7 @@ def test_a_run_begins_with_its_ceilings(sections):
 def test_a_ceiling_is_shown_in_gigabytes_a_second_and_beside_the_peak():
     rows = [replace(row("ceiling read float32 3 GB", "jax", 3 * 10**9, 1e-3), of_copy=1.06)]
     for peak, parts in ((None, []), (4e12, ["75%"])):
-        shown = ceilings.table("title", rows, ["jax"], peak)
+        shown = bandwidth_ceilings.table("title", rows, ["jax"], peak)
         cells = [[*column.cells] for column in shown.columns]
         assert cells == [["read float32 3 GB"], ["3000.0"], *([part] for part in parts), ["1.06"], ["±10%"]]
 
@@ -96,10 +96,10 @@ def test_the_table_of_operators_has_the_peak_where_it_is_known():
 
 @pytest.mark.parametrize("peak", [None, 1e15])
 def test_the_command_prints_and_stores_the_peak(peak, tmp_path, monkeypatch):
-    monkeypatch.setattr(ceilings, "peak_of", lambda kind, devices: peak and peak * devices)
+    monkeypatch.setattr(bandwidth_ceilings, "peak_of", lambda kind, devices: peak and peak * devices)
     done = run("--quick", "--rounds", 1, "--size", 1, "-k", "ceiling read", "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.output
-    assert ("of peak" in done.output.replace(ceilings.LEGEND, "")) == (peak is not None)
+    assert ("of peak" in done.output.replace(bandwidth_ceilings.LEGEND, "")) == (peak is not None)
     stored = results.Results.read(tmp_path / "r.json")
     assert stored.peak == peak
     assert [(r.operator, r.contender) for r in stored.rows] == [("ceiling", "jax")]
@@ -109,13 +109,13 @@ def test_the_command_prints_and_stores_the_peak(peak, tmp_path, monkeypatch):
 
 
 def test_devices_have_their_own_names_and_no_other():
-    kinds = [kind for peak in ceilings.PEAKS for kind in peak.kinds]
+    kinds = [kind for peak in bandwidth_ceilings.PEAKS for kind in peak.kinds]
     assert len(kinds) == len({*kinds})
     for kind in ("cpu", "", "NVIDIA", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "TPU v3", "TPU7x", "gfx942"):
-        assert ceilings.peak_of(kind) is None
-    assert ceilings.peak_of("NVIDIA H100 80GB HBM3") == 3.35e12
-    assert ceilings.peak_of("NVIDIA H200", 8) == 8 * 4.8e12
-    assert ceilings.peak_of("TPU v5 lite") == 819e9 < ceilings.peak_of("TPU v5")
+        assert bandwidth_ceilings.peak_of(kind) is None
+    assert bandwidth_ceilings.peak_of("NVIDIA H100 80GB HBM3") == 3.35e12
+    assert bandwidth_ceilings.peak_of("NVIDIA H200", 8) == 8 * 4.8e12
+    assert bandwidth_ceilings.peak_of("TPU v5 lite") == 819e9 < bandwidth_ceilings.peak_of("TPU v5")
 
 
 def test_the_page_has_every_peak_and_its_source():
@@ -123,7 +123,7 @@ def test_the_page_has_every_peak_and_its_source():
     rows = re.findall(r"^\| `(.+)` \| ([\d,]+) \| ([\d-]+) \| \[.+\]\((https://\S+)\) \|$", text, re.MULTILINE)
     assert rows == [
         ("`, `".join(p.kinds), f"{p.bandwidth / 1e9:,.0f}", str(p.cache // 2**20) if p.cache else "-", p.source)
-        for p in ceilings.PEAKS
+        for p in bandwidth_ceilings.PEAKS
     ]
 
 
@@ -139,9 +139,9 @@ def test_a_pass_moves_its_set_and_stays_in_the_loop(name, count, monkeypatch):
     The sums of a read are an eighth of the set, which is read and written.
     """
     size, passes = 2**20, 64
-    _, unroll = caches.LOOPS.get(jax.default_backend(), caches.LOOP)
-    monkeypatch.setattr(caches, "LOOPS", {jax.default_backend(): (passes * size, unroll)})
-    sets = caches.Sets(caches.KERNELS[name], size, count * size)
+    _, unroll = cache_bandwidth.LOOPS.get(jax.default_backend(), cache_bandwidth.LOOP)
+    monkeypatch.setattr(cache_bandwidth, "LOOPS", {jax.default_backend(): (passes * size, unroll)})
+    sets = cache_bandwidth.Sets(cache_bandwidth.KERNELS[name], size, count * size)
     compiled = sets.called.lower(sets.out, np.int32(0), sets.x, np.int32(1)).compile()
     moved = size if name == "copy" else size + 2 * size // 8
     assert (sets.count, sets.passes) == (count, passes)
@@ -149,7 +149,7 @@ def test_a_pass_moves_its_set_and_stays_in_the_loop(name, count, monkeypatch):
     assert f'"known_trip_count":{{"n":"{passes // unroll}"}}' in compiled.as_text()
     assert compiled.memory_analysis().temp_size_in_bytes < size / 100
     assert compiled.memory_analysis().alias_size_in_bytes == sets.out.nbytes + 4  # and the number of the next set
-    assert caches.Sets(caches.KERNELS[name], size, size).count == 2
+    assert cache_bandwidth.Sets(cache_bandwidth.KERNELS[name], size, size).count == 2
 
 
 def passed_over(name, x, first, step, passes):
@@ -169,8 +169,8 @@ def passed_over(name, x, first, step, passes):
 @pytest.mark.parametrize("unroll", [1, 3])
 @pytest.mark.parametrize("name", ["copy", "read"])
 def test_warm_is_one_set_and_cold_is_every_set_in_turn(name, unroll, first, step, monkeypatch):
-    monkeypatch.setattr(caches, "LOOPS", {jax.default_backend(): (5 * 256, unroll)})
-    sets = caches.Sets(caches.KERNELS[name], 256, 8 * 256)
+    monkeypatch.setattr(cache_bandwidth, "LOOPS", {jax.default_backend(): (5 * 256, unroll)})
+    sets = cache_bandwidth.Sets(cache_bandwidth.KERNELS[name], 256, 8 * 256)
     values = np.random.default_rng(0).integers(-100, 100, sets.x.shape, np.int32)
     sets.x = jax.numpy.asarray(values)
     behind = sets.call(np.int32(first), np.int32(step))
@@ -186,59 +186,59 @@ def test_a_call_begins_behind_the_sets_of_the_last_one(step, firsts):
         called.append((first, step))
         return first + 5 * step
 
-    made = caches.SetsRun(SimpleNamespace(call=call), step)
+    made = cache_bandwidth.SetsRun(SimpleNamespace(call=call), step)
     for turn in range(4):
         made.step(turn)
     assert called == [(first, step) for first in firsts]
 
 
 def test_seconds_of_caches_are_those_of_a_pass(monkeypatch):
-    monkeypatch.setattr(caches, "COLD", 2**18)
+    monkeypatch.setattr(cache_bandwidth, "COLD", 2**18)
     once = [row("a case", "copy, cold", 2**14, 9.0)]
-    monkeypatch.setattr(caches, "measure_runs", lambda *_: once)
-    (measured,) = caches.section(2**14).jobs[-1].measure(Effort(1, 1e-4))
-    assert measured.seconds == 9.0 / caches.MANY
+    monkeypatch.setattr(cache_bandwidth, "measure_runs", lambda *_: once)
+    (measured,) = cache_bandwidth.section(2**14).jobs[-1].measure(Effort(1, 1e-4))
+    assert measured.seconds == 9.0 / cache_bandwidth.MANY
 
 
 PASSES = {"256 B": (256, 1e-6), "16 KiB": (2**14, 1.5e-6), "1 MiB": (2**20, 4e-6)}
-ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in caches.CURVES]
+ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in cache_bandwidth.CURVES]
 
 
 def test_sets_over_which_a_pass_mostly_starts_are_told_and_not_drawn():
-    shown = [[*column.cells] for column in caches.table("title", ROWS, caches.CURVES).columns]
+    shown = [[*column.cells] for column in cache_bandwidth.table("title", ROWS, cache_bandwidth.CURVES).columns]
     assert shown[0] == ["256 B", "16 KiB", "1 MiB"]
     assert shown[1] == ["0.3", "10.9", "262.1"]
     assert shown[-1] == ["100%", "67%", "25%"]
-    assert caches.points(ROWS, "read, warm") == [(2**20, pytest.approx(2**20 / 4e-6))]
-    assert [size for size, _ in caches.points(ROWS[4:], "read, warm")] == [2**14, 2**20]
+    assert cache_bandwidth.points(ROWS, "read, warm") == [(2**20, pytest.approx(2**20 / 4e-6))]
+    assert [size for size, _ in cache_bandwidth.points(ROWS[4:], "read, warm")] == [2**14, 2**20]
 
 
 def test_caches_of_a_cpu_are_those_that_linux_lists(tmp_path, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    monkeypatch.setattr(caches, "_CACHES", tmp_path)
-    assert caches.cache_sizes("cpu") == {}
+    monkeypatch.setattr(cache_bandwidth, "_CACHES", tmp_path)
+    assert cache_bandwidth.cache_sizes("cpu") == {}
     for i, (level, kind, size) in enumerate([(1, "Data", "48K"), (1, "Instruction", "32K"), (2, "Unified", "1024K")]):
         (tmp_path / f"index{i}").mkdir()
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (tmp_path / f"index{i}" / name).write_text(f"{text}\n")
-    assert caches.cache_sizes("cpu") == {"L1 cache": "48 KiB", "L2 cache": "1024 KiB"}
+    assert cache_bandwidth.cache_sizes("cpu") == {"L1 cache": "48 KiB", "L2 cache": "1024 KiB"}
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert caches.cache_sizes("NVIDIA H100 80GB HBM3") == {"L2 cache": "51200 KiB"}
-    assert caches.cache_sizes("TPU v4") == caches.cache_sizes("another") == {}
+    assert cache_bandwidth.cache_sizes("NVIDIA H100 80GB HBM3") == {"L2 cache": "51200 KiB"}
+    assert cache_bandwidth.cache_sizes("TPU v4") == cache_bandwidth.cache_sizes("another") == {}
 
 
 @pytest.mark.skipif(not find_spec("matplotlib"), reason="matplotlib is not installed")
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (ROWS, [*caches.CURVES, "L1 cache", "bytes of the working set"]),
+        (ROWS, [*cache_bandwidth.CURVES, "L1 cache", "bytes of the working set"]),
         ([row("ceiling read", "jax", 2**20, 1e-3, "ceiling")], ["ceiling", "bytes that have to move"]),
     ],
     ids=["caches", "ceilings"],
 )
 def test_what_is_measured_is_drawn(rows, words, tmp_path):
     stored = results.Results("a device", "2026-01-01T00:00:00+00:00", {"L1 cache": "48 KiB"}, tuple(rows))
-    picture.draw(stored, tmp_path / "c.svg")
+    roofline_plot.draw(stored, tmp_path / "c.svg")
     text = (tmp_path / "c.svg").read_text()
     assert "prefers-color-scheme: dark" in text
     for word in words:
@@ -248,15 +248,15 @@ def test_what_is_measured_is_drawn(rows, words, tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.device
 def test_the_command_measures_caches(tmp_path, monkeypatch):
-    monkeypatch.setattr(caches, "COLD", 2**20)
+    monkeypatch.setattr(cache_bandwidth, "COLD", 2**20)
     done = run("--caches", "--rounds", 2, "-k", "256 B", "-k", "6 KiB", "--json", tmp_path / "c.json", "--size", 1)
     assert done.exit_code == 0, done.output
     for word in ("working set", "16 KiB", "256 KiB", "empty pass"):
-        assert word in done.output.replace(caches.LEGEND, "")
+        assert word in done.output.replace(cache_bandwidth.LEGEND, "")
     stored = results.Results.read(tmp_path / "c.json")
-    assert [r.contender for r in stored.rows] == caches.CURVES * 3
+    assert [r.contender for r in stored.rows] == cache_bandwidth.CURVES * 3
     assert [r.of_copy for r in stored.rows if r.contender == "copy, cold"] == [1.0] * 3
-    assert caches.cache_sizes(jax.devices()[0].device_kind).items() <= stored.versions.items()
+    assert cache_bandwidth.cache_sizes(jax.devices()[0].device_kind).items() <= stored.versions.items()
     assert "notes" in json.loads((tmp_path / "c.json").read_text())
 
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from dml_jax import ConstraintError
-from dml_jax.bench import comparing, results
-from dml_jax.bench.comparing import LEGEND, compared
-from dml_jax.bench.measuring import Measured
+from dml_jax.bench import results, run_comparison
 from dml_jax.bench.results import LARGE
+from dml_jax.bench.run_comparison import LEGEND, compared
+from dml_jax.bench.timing import Measured
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 
@@ -255,7 +255,7 @@ matplotlib = pytest.mark.skipif(not find_spec("matplotlib"), reason="matplotlib 
 @matplotlib
 def test_stored_runs_are_drawn_with_a_dark_page_in_mind(stored, measured, tmp_path):
     options, picture = stored(*(run_of(*CASES, device=device) for device in "AB")), tmp_path / "p.svg"
-    described = comparing.described(compared([run_of(*CASES, device=device) for device in "AB"]))
+    described = run_comparison.described(compared([run_of(*CASES, device=device) for device in "AB"]))
     for first in (("--no-measure",), NEW):
         measured[:] = CASES
         assert bench(*first, *options, "--picture", picture).exit_code == 0
@@ -278,7 +278,7 @@ def test_no_text_of_a_picture_is_on_another_or_outside(names, spread, tmp_path, 
     rows = [row(f"op {name}", spread ** (-number / len(names))) for number, name in enumerate(names)]
     devices = ["A", "two cores of an Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz, 2 cores, and more"]
     runs = [run_of(*rows, device=device, jaxlib=version) for device in devices for version in "12"]
-    comparing.draw(compared(runs), tmp_path / "p.png")
+    run_comparison.draw(compared(runs), tmp_path / "p.png")
     (figure,) = drawn
     figure.draw_without_rendering()
     texts = [text for text in figure.findobj(import_module("matplotlib.text").Text) if text.get_text()]

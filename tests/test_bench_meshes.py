@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from checks import sampled
 
-from dml_jax.bench import mesh_programs, scaling, training
-from dml_jax.bench.measuring import Effort, Measured
-from dml_jax.bench.mesh_calls import mesh_calls
+from dml_jax.bench import mesh_scaling, parallel_efficiency, sharded_training
+from dml_jax.bench.mesh_call_table import mesh_calls
+from dml_jax.bench.timing import Effort, Measured
 from dml_jax.catalogue import FUNCTIONS
 
 EFFORT = Effort(1, 0)  # each sample is a call
@@ -23,7 +23,7 @@ def mesh_of(program):
 
 # Operators on meshes.
 
-PROGRAMS = {one.name: one for one in mesh_programs.programs(8)}
+PROGRAMS = {one.name: one for one in mesh_scaling.programs(8)}
 
 
 def test_every_function_has_a_call_whose_letters_are_its_dimensions():
@@ -39,16 +39,16 @@ def test_the_first_programs_are_one_of_each_operator():
     assert [one.operator for one in first] == [*FUNCTIONS]
     backward = {one.operator for one in PROGRAMS.values() if one.is_backward}
     assert {*FUNCTIONS} - backward == {"nonzero_coordinates", "random_bits"}
-    assert {one.axes for one in mesh_programs.programs(4)} == {(4,), (2, 2)}
-    assert {one.axes for one in mesh_programs.programs(2)} == {(2,)}
+    assert {one.axes for one in mesh_scaling.programs(4)} == {(4,), (2, 2)}
+    assert {one.axes for one in mesh_scaling.programs(2)} == {(2,)}
 
 
 def test_every_program_is_accepted(exhaustive):
     """Its first operand, or its output, is sharded as it says. Nothing runs."""
     for program in [*PROGRAMS.values()][:: 1 if exhaustive else 124]:
-        call, n = mesh_programs.sized(program.operator, 1)
+        call, n = mesh_scaling.sized(program.operator, 1)
         mesh = mesh_of(program)
-        step, arrays = mesh_programs.placed(program, call, n, mesh)
+        step, arrays = mesh_scaling.placed(program, call, n, mesh)
         with jax.set_mesh(mesh):
             outputs = jax.eval_shape(step, None, *arrays)
         if not call.is_made:
@@ -67,7 +67,7 @@ WRONG = {name for name, one in PROGRAMS.items() if name.startswith("convolution 
 def test_the_values_of_every_program_are_those_of_one_device(part, exhaustive):
     differ = set()
     for program in [*PROGRAMS.values()][part :: 12 if exhaustive else 412]:
-        (row,) = mesh_programs.measured(program, 1, EFFORT)
+        (row,) = mesh_scaling.measured(program, 1, EFFORT)
         assert (row.case, row.operator) == (program.name, f"{program.operator} on meshes")
         if not row.same_bits:
             differ.add(program.name)
@@ -78,17 +78,17 @@ def test_a_program_that_xla_cannot_run_is_left_out(monkeypatch):
     def failed(*_):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
 
-    monkeypatch.setattr(mesh_programs, "Looped", failed)
+    monkeypatch.setattr(mesh_scaling, "Looped", failed)
     with pytest.warns(UserWarning, match="pad forward, Auto mesh of 8, dimension 0 is left out: RESOURCE_EXHAUSTED"):
-        assert mesh_programs.measured(PROGRAMS["pad forward, Auto mesh of 8, dimension 0"], 8, EFFORT) == []
+        assert mesh_scaling.measured(PROGRAMS["pad forward, Auto mesh of 8, dimension 0"], 8, EFFORT) == []
 
 
 def test_collectives_explain_a_program():
     """Every device reads a part of the rows, and all are added up; by batches nothing is sent."""
-    (row,) = mesh_programs.measured(PROGRAMS["gather forward, Auto mesh of 8, dimension 1"], 1, EFFORT)
+    (row,) = mesh_scaling.measured(PROGRAMS["gather forward, Auto mesh of 8, dimension 1"], 1, EFFORT)
     assert row.collectives == {"all-reduce": (1, 4 * 8 * 512 * 64)}
-    assert row.why == "all-reduce of 1.05 MB" or row.of_copy >= scaling.LINEAR
-    (row,) = mesh_programs.measured(PROGRAMS["gather backward, Explicit mesh of 8, dimension 0"], 1, EFFORT)
+    assert row.why == "all-reduce of 1.05 MB" or row.of_copy >= parallel_efficiency.LINEAR
+    (row,) = mesh_scaling.measured(PROGRAMS["gather backward, Explicit mesh of 8, dimension 0"], 1, EFFORT)
     assert row.collectives == {}
 
 
@@ -99,7 +99,7 @@ def test_the_table_has_a_line_for_each_operator():
     gathered = {"all-gather": (1, 2), "all-reduce": (3, 4)}
     rows = [row("gather", 0.25, gathered, "all-gather of 2 MB, all-reduce of 3 MB"), row("gather", 1.0, {}, "")]
     rows += [row("pad", 0.5, {}, "short calls of 9 us"), row("pad", 0.5, {}, "", same=False)]
-    assert [*mesh_programs.lines(rows)] == [
+    assert [*mesh_scaling.lines(rows)] == [
         ["gather", "0.25", "0.50", "2", "1", "0", "1 all-gather", "all-gather, all-reduce"],
         ["pad", "0.50", "0.50", "2", "2", "1", "1 short calls, 1 unexplained", "-"],
     ]
@@ -107,7 +107,7 @@ def test_the_table_has_a_line_for_each_operator():
 
 # Training.
 
-STEPS = {job.name: job for job in training.section(2**20).jobs}
+STEPS = {job.name: job for job in sharded_training.section(2**20).jobs}
 
 
 @pytest.mark.parametrize("name", sampled([*STEPS], ["training embedding, adagrad, tokens sharded"]))
@@ -123,16 +123,16 @@ def test_steps_of_training_give_what_one_device_gives(name):
 def test_no_expert_is_left_out():
     """On one device, with room for all, the layer is the sum of what the chosen experts make."""
     rng = np.random.default_rng(0)
-    width, experts = 8, training.EXPERTS
+    width, experts = 8, sharded_training.EXPERTS
     router, up, down = (
         np.float32(rng.normal(size=s)) for s in ((width, experts), (experts, width, 4), (experts, 4, width))
     )
     tokens = np.float32(rng.normal(size=(2, 5, width)))
-    made = jax.jit(partial(training.routed, 10, None))((router, up, down), tokens)
+    made = jax.jit(partial(sharded_training.routed, 10, None))((router, up, down), tokens)
     logits = tokens @ router
     weights = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     for group, token in np.ndindex(2, 5):
-        chosen = np.argsort(-logits[group, token])[: training.CHOSEN]
+        chosen = np.argsort(-logits[group, token])[: sharded_training.CHOSEN]
         expected = sum(
             weights[group, token, e] * (np.maximum(tokens[group, token] @ up[e], 0) @ down[e]) for e in chosen
         )

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import measuring, noise, operators, peers
+from dml_jax.bench import noise, operators, peers, timing
 from dml_jax.bench.results import Results
 from dml_jax.command import bench
 
-QUIET = measuring.Measured("a case", "gather", "dml_jax", 2**20, 1.0, 0.95, 1.05, 0.5, True, 1.02)
+QUIET = timing.Measured("a case", "gather", "dml_jax", 2**20, 1.0, 0.95, 1.05, 0.5, True, 1.02)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_gpu_that_another_process_uses_is_told(monkeypatch, told, said):
 def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
     case = next(case for case in operators.small() if case.operator == "gather")
     seen = []
-    rounds = measuring._rounds
-    monkeypatch.setattr(measuring, "_rounds", lambda runs, effort: seen.append(runs) or rounds(runs, effort))
-    found = measuring.measure(case, peers.implementations(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    rounds = timing._rounds
+    monkeypatch.setattr(timing, "_rounds", lambda runs, effort: seen.append(runs) or rounds(runs, effort))
+    found = timing.measure(case, peers.implementations(eager=True), timing.Effort(rounds=3, seconds=1e-4))
     (runs,) = seen
     assert runs["control"] is runs["copy"]
     assert "control" not in [row.contender for row in found]

@@ -9,9 +9,9 @@ from onnx_building import numpy_helper, onnx, runtime
 
 from benchmarks import quantised
 from benchmarks.quantised import Network, convolutions, dense_layers, feed_forward, measured
-from dml_jax.bench.measuring import Effort
-from dml_jax.bench.networks import NetworkRun
+from dml_jax.bench.onnx_image_networks import NetworkRun
 from dml_jax.bench.results import Results
+from dml_jax.bench.timing import Effort
 from dml_jax.onnx import to_jax
 
 DENSE = Network("dense", partial(dense_layers, (64, 128, 32)), None, (64,), (3,), "row", 0.05)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from benchmarks.page import TABLES
-from dml_jax.bench import costs, measuring, operators, random_programs, random_section, results
+from dml_jax.bench import compile_costs, operators, random_program_section, random_programs, results, timing
 from dml_jax.bench.random_draws import Draws
 from dml_jax.bench.random_programs import GROUPS, drawn
 from dml_jax.command import bench as command
@@ -65,11 +65,11 @@ def test_all_contenders_compute_the_same(begin):
     drawn = (GROUPS[group](Draws(seed, SIZE)) for seed in range(500))
     case = next(case for case in drawn if case.name.startswith(begin))
     arrays = case.make()
-    found = random_section._implementations(peers=True)
+    found = random_program_section._implementations(peers=True)
     runs = {c.name: run for c in found if (run := c.start(case, [arrays, arrays]))}
     assert {"dml_jax", "plain", "jnp"} <= {*runs}
     assert any(name.startswith("torch ") for name in runs) == bool(find_spec("torch"))
-    assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
+    assert timing._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
     if group in ("blocks", "elements", "reductions", "windows"):  # others do not read everything once
         assert case.moved == sum(x.nbytes for x in (*arrays, *jax.tree.leaves(case.call(*arrays))))
 
@@ -122,7 +122,7 @@ def test_sums_of_few_signs_are_exact():
 def rows_of(name, **seconds):
     """A program's rows; of what is negative the bits differ."""
     return [
-        measuring.Measured(name, name.split()[0], who.replace("_", " ", 1) if "torch" in who else who,
+        timing.Measured(name, name.split()[0], who.replace("_", " ", 1) if "torch" in who else who,
                            2**20, abs(s), 0.9 * abs(s), abs(s), 0.5 if who == "dml_jax" else 1.0, s > 0)
         for who, s in seconds.items()
     ]  # fmt: skip
@@ -137,14 +137,14 @@ ROWS = [
 
 def test_a_group_has_geometric_means_and_its_worst():
     """Beside torch's best way that is right: 1/2 and 4/2; the fastest other is torch in one program, plain in one."""
-    head, body = random_section.summary(ROWS)
+    head, body = random_program_section.summary(ROWS)
     assert head == ["group", "programs", "of copy", "x jnp", "x plain", "x torch", "least", "below 0.9"]
     assert body == [
         ["rows", "2", "0.50", "2.00", "1.00", "1.00", "0.50", "100%"],
         ["narrow", "1", "0.50", "1.50", "-", "-", "1.50", "0%"],
         ["all", "3", "0.50", "1.82", "1.00", "1.00", "0.50", "67%"],
     ]
-    assert [*random_section.slowest(ROWS)] == [
+    assert [*random_program_section.slowest(ROWS)] == [
         ("0.50", "x plain", "gather rows, b"),
         ("0.50", "x torch", "gather rows, a"),
         ("1.50", "x jnp", "pad narrow, c"),
@@ -153,7 +153,7 @@ def test_a_group_has_geometric_means_and_its_worst():
 
 def test_the_slowest_and_those_of_other_bits_than_plain_have_names():
     console = Console(record=True, width=200, file=io.StringIO())
-    console.print(random_section._table("a title", ROWS, [], None))
+    console.print(random_program_section._table("a title", ROWS, [], None))
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert lines[0] == "a title"
     assert lines[-4:] == [
@@ -195,8 +195,8 @@ def test_a_run_prints_groups_and_stores_every_program(tmp_path):
     assert "random programs, seed 1, 1 MiB" in done.output
     for group, count in (("rows", 1), ("narrow", 1), ("all", 2)):
         assert any(line.split()[:2] == [group, str(count)] for line in done.output.splitlines())
-    assert done.output.endswith(f"\n\n{random_section.LEGEND}\n")
-    assert f"\n{random_section.SLOWEST} " in done.output
+    assert done.output.endswith(f"\n\n{random_program_section.LEGEND}\n")
+    assert f"\n{random_program_section.SLOWEST} " in done.output
 
 
 def changed(monkeypatch, group, make):
@@ -282,11 +282,11 @@ def test_costs_are_printed_and_stored(tmp_path):
     numbers = [n for k, name in ratios for n in (k * getattr(ours, name), getattr(other, name) / getattr(ours, name))]
     numbers += [ours.peak / ours.floor, other.peak / ours.peak]
     assert ["geometric", "mean", *(f"{number:.2f}" for number in numbers)] in lines
-    assert done.output.endswith(f"\n\n{costs.LEGEND}\n")
+    assert done.output.endswith(f"\n\n{compile_costs.LEGEND}\n")
 
 
 def test_costs_are_of_every_operator_and_of_a_gradient():
-    *others, gradient = (job.name for job in costs.costs_section().jobs)
+    *others, gradient = (job.name for job in compile_costs.costs_section().jobs)
     assert [name.split()[0] for name in others] == [*dict.fromkeys(case.operator for case in operators.quick())]
     assert "gather gradient" in gradient
 
@@ -300,7 +300,7 @@ def test_every_sample_traces_anew_and_temporary_arrays_count():
         return jnp.sort(jnp.sort(x * 2)[::-1] * 3)
 
     case = replace(next(operators.quick()), make=lambda: (np.arange(1000, dtype=np.float32),))
-    (cost,) = costs._measure(case, {"dml_jax": sorted_twice}, measuring.Effort(3, 1e-4))
+    (cost,) = compile_costs._measure(case, {"dml_jax": sorted_twice}, timing.Effort(3, 1e-4))
     assert len(traced) == 4  # and one that does not count
     assert cost.floor == 8000
     assert cost.peak > cost.floor
@@ -309,7 +309,7 @@ def test_every_sample_traces_anew_and_temporary_arrays_count():
 def test_medians_leave_the_first_time_out(monkeypatch):
     """Of sums 6, 12 and 30 seconds the quartiles are 6 and 30."""
     samples = iter([((99, 99, 99), 7, 7), ((1, 2, 3), 5, 4), ((2, 4, 6), 5, 4), ((5, 10, 15), 5, 4)])
-    monkeypatch.setattr(costs, "_compiled", lambda *_: next(samples))
+    monkeypatch.setattr(compile_costs, "_compiled", lambda *_: next(samples))
     case = next(operators.quick())
-    (cost,) = costs._measure(case, {"dml_jax": case.call}, measuring.Effort(3, 1e-4))
-    assert cost == costs.Cost(case.name, case.operator, "dml_jax", 2, 4, 6, 1.0, 5, 4)
+    (cost,) = compile_costs._measure(case, {"dml_jax": case.call}, timing.Effort(3, 1e-4))
+    assert cost == compile_costs.Cost(case.name, case.operator, "dml_jax", 2, 4, 6, 1.0, 5, 4)

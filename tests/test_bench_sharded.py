@@ -12,16 +12,16 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from dml_jax.bench import batch_cases, mesh_programs, results, sharded, suites, transfers
+from dml_jax.bench import device_transfers, mesh_scaling, results, sharded_batch_cases, sharded_batches, suites
 from dml_jax.bench.collectives import collectives
-from dml_jax.bench.measuring import Effort, Measured
-from dml_jax.bench.scaling import Looped
+from dml_jax.bench.parallel_efficiency import Looped
 from dml_jax.bench.section import Job, Section
+from dml_jax.bench.timing import Effort, Measured
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 from dml_jax.command.devices import measured_kind
 
-CASES = {case.name: case for case in batch_cases.cases(2**16, 8)}
+CASES = {case.name: case for case in sharded_batch_cases.cases(2**16, 8)}
 EFFORT = Effort(1, 0)  # each sample is a call
 
 
@@ -116,7 +116,7 @@ def test_the_cases_are_those_that_move():
 @pytest.mark.parametrize("name", CASES)
 def test_all_contenders_give_the_same_bits_and_every_device_has_its_part(name):
     case, arrays = CASES[name], CASES[name].make()
-    found = sharded.implementations(peers=True)
+    found = sharded_batches.implementations(peers=True)
     assert [one.name for one in found][:2] == ["dml_jax", "one device"]
     ours, one = (implementation.start(case, [arrays]) for implementation in found[:2])
     parts = [shard.data.shape for shard in ours.out.addressable_shards]
@@ -124,7 +124,7 @@ def test_all_contenders_give_the_same_bits_and_every_device_has_its_part(name):
     assert parts == [(whole[0] // 8, *whole[1:])] * 8
     for array, is_split in zip(ours.arrays, case.split, strict=True):
         assert {len(shard.data) for shard in array.addressable_shards} == {len(array) // (8 if is_split else 1)}
-    rows = sharded.measured(case, found, EFFORT)
+    rows = sharded_batches.measured(case, found, EFFORT)
     assert [row.same_bits for row in rows] == [True] * len(found)
 
 
@@ -137,7 +137,7 @@ def test_bytes_are_what_the_arrays_need():
 
 def test_the_ceiling_is_a_copy_on_all_devices():
     case = next(iter(CASES.values()))
-    copy = sharded.copied_by_all(case)
+    copy = sharded_batches.copied_by_all(case)
     assert (copy.value(100) == -1).all()
     assert len(copy.out.sharding.device_set) == 8
     assert 8 * copy.out.size == case.moved
@@ -147,7 +147,7 @@ def test_the_table_says_how_much_of_linear_scaling_there_is():
     def row(implementation, seconds):
         return Measured("a case", "copy", implementation, 8, seconds, seconds, seconds, 0.5, True)
 
-    table = sharded.table("t", [row("dml_jax", 0.25), row("one device", 1.0)], ["dml_jax", "one device"], None)
+    table = sharded_batches.table("t", [row("dml_jax", 0.25), row("one device", 1.0)], ["dml_jax", "one device"], None)
     assert [[*column.cells] for column in table.columns] == [
         ["a case"],
         ["0.50"],
@@ -170,9 +170,9 @@ MOVED = {
 
 
 def test_transfers_move_what_they_say(monkeypatch):
-    monkeypatch.setitem(transfers.PEAKS, jax.devices("cpu")[0].device_kind, 1e9)
-    section = transfers.section(2**16)
-    assert len([job for job in section.jobs if job.name.startswith(transfers.PAIR)]) == 8 * 7
+    monkeypatch.setitem(device_transfers.PEAKS, jax.devices("cpu")[0].device_kind, 1e9)
+    section = device_transfers.section(2**16)
+    assert len([job for job in section.jobs if job.name.startswith(device_transfers.PAIR)]) == 8 * 7
     rows = [row for job in section.jobs[55:] for row in job.measure(EFFORT)]
     assert [row.case for row in rows] == [job.name for job in section.jobs[55:]]
     assert all(row.same_bits and row.moved == 2**16 for row in rows)
@@ -180,7 +180,7 @@ def test_transfers_move_what_they_say(monkeypatch):
         found, sent = MOVED[row.case.removeprefix("transfer ")]
         assert row.collectives == found
         assert row.of_copy == pytest.approx(sent * 2**16 / row.seconds / 1e9)
-    cells = [*transfers.lines(rows)]
+    cells = [*device_transfers.lines(rows)]
     assert [line[0] for line in cells[:3]] == [
         "device to device, the slowest pair",
         "device to device, the median pair",
@@ -215,7 +215,7 @@ def test_a_run_that_is_killed_has_written_what_it_measured(tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     jobs = [Job("a", lambda effort: [row])] * 2 + [Job("b", killed)]
-    section = Section("operators", jobs, ["dml_jax"], mesh_programs.table)
+    section = Section("operators", jobs, ["dml_jax"], mesh_scaling.table)
     monkeypatch.setattr(suites, "sharded_suite", lambda size, peers: [section])
     monkeypatch.setattr(bench_run, "KEEPING", 0)
     assert isinstance(run("--cpu-devices", 8, "--json", path).exception, SystemExit)
@@ -237,7 +237,7 @@ def test_one_device_is_refused(monkeypatch):
 def test_the_cases_are_listed_and_other_devices_refused(monkeypatch):
     lines = run("--cpu-devices", 8, "--size", 1, "--list").output.splitlines()
     assert [line.split()[0] for line in lines[: len(CASES)]] == [case.operator for case in CASES.values()]
-    programs = [one.name for one in mesh_programs.programs(8)]
+    programs = [one.name for one in mesh_scaling.programs(8)]
     assert lines[-len(programs) :] == programs
     assert {line.split()[0] for line in lines[len(CASES) : -len(programs)]} == {"transfer", "training"}
     told = run("--cpu-devices", 7)

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.page import OTHERS, PAGES, STORED, comparisons, rewritten
 from benchmarks.tables import kind_of, page
-from dml_jax.bench import caches, ceilings, costs
-from dml_jax.bench.comparing import described
-from dml_jax.bench.measuring import Measured
+from dml_jax.bench import bandwidth_ceilings, cache_bandwidth, compile_costs
 from dml_jax.bench.results import FILES, Results
+from dml_jax.bench.run_comparison import described
+from dml_jax.bench.timing import Measured
 
 TEXT, README, DEVICES, NETWORKS = (page.read_text() for page in PAGES)
 RUNS = sorted(STORED.glob("*.json"))
@@ -156,18 +156,18 @@ def page_of(folder, *rows):
 def test_ceilings_and_caches_have_tables_and_count_in_no_mean(tmp_path):
     read = replace(OURS, case="ceiling read 16 MiB", operator="ceiling", contender="jax", of_copy=1.25)
     text = page_of(tmp_path, read, OURS)
-    assert f"## Ceilings\n\n```text\n{ceilings.LEGEND}\n```\n\n| ceiling | GB/s | of copy | spread |" in text
+    assert f"## Ceilings\n\n```text\n{bandwidth_ceilings.LEGEND}\n```\n\n| ceiling | GB/s | of copy | spread |" in text
     assert "| read 16 MiB | 8.4 | 1.25 | - |" in text
     assert "| ceiling | 1 |" not in text
     warm, cold = (replace(OURS, case="caches 16 MiB", operator="caches", contender=name) for name in ("warm", "cold"))
     text = page_of(tmp_path, warm, cold)
-    assert f"## Caches\n\n```text\n{caches.LEGEND}\n```\n\n| working set | warm | cold |" in text
+    assert f"## Caches\n\n```text\n{cache_bandwidth.LEGEND}\n```\n\n| working set | warm | cold |" in text
     assert "| 16 MiB | 8.4 | 8.4 |" in text
     assert "## Means" not in text
 
 
 def test_costs_have_a_table(tmp_path):
-    ours = costs.Cost("gather rows", "gather", "dml_jax", 2e-3, 3e-3, 4e-2, 0.1, 110, 100)
+    ours = compile_costs.Cost("gather rows", "gather", "dml_jax", 2e-3, 3e-3, 4e-2, 0.1, 110, 100)
     found = Results("d", "2026-11-22", {}, (), costs=(ours, replace(ours, contender="jnp", tracing=1e-3)))
     (tmp_path / "r_costs.json").write_text(found.json())
     text = page(tmp_path / "r_costs.json")

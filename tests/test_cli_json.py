@@ -8,8 +8,8 @@ import jax
 import pytest
 from documented_models import PAGE, copy_models, dml_jax_command, printed_json
 
-from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
+from dml_jax.bench.timing import Measured
 from dml_jax.catalogue import DESCS
 from dml_jax.core.tensors.tensor_desc import TENSOR
 

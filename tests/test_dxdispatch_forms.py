@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from model_building import BINDINGS, F4, dispatch, lines_of, model, reverse, show, tensor, zeros
 
-from dml_jax.dxdispatch.printing import pieces
+from dml_jax.dxdispatch.buffer_printing import pieces
 
 REVERSED = ["Resource 'y': 4, 3, 2, 1"]
 
@@ -70,7 +70,7 @@ def test_text_behind_the_root_object(tmp_path):
 @pytest.mark.parametrize("verbose", [False, True])
 def test_large_buffers_are_printed_in_pieces(verbose, monkeypatch):
     """Four times as many numbers need no more memory."""
-    monkeypatch.setattr("dml_jax.dxdispatch.printing._CHUNK", 256)
+    monkeypatch.setattr("dml_jax.dxdispatch.buffer_printing._CHUNK", 256)
     peaks = []
     for count in (2**12, 2**14):
         values = np.arange(100_000, 100_000 + count)

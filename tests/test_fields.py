@@ -42,7 +42,7 @@ from dml_jax.core.structs.fields import (
     named,
 )
 from dml_jax.core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
-from dml_jax.core.structs.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
+from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias, ScaleBias, Size, Size2D
 from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model

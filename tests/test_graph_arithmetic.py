@@ -10,7 +10,7 @@ import pytest
 from checks import assert_same_bits
 
 from dml_jax import ConstraintError, DataTypeError, GraphBuilder, TensorDesc
-from dml_jax.core.structs.small_structs import ScaleAndBias
+from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
 from dml_jax.graphs.expression import Arithmetic
 
 PAGE = (Path(__file__).parents[1] / "docs" / "graphs.md").read_text(encoding="utf-8")

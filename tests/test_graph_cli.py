@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from model_cases import FOLDER
 
 from dml_jax import Constant, DepthToSpaceDesc, ElementWiseIdentityDesc, GatherDesc, GraphDesc, TensorDesc
-from dml_jax.array_models.graph_file import read_graph_model
+from dml_jax.array_models.serialized_graph_model import read_graph_model
 from dml_jax.command.main import command
 
 pytest.importorskip("flatbuffers")

@@ -15,7 +15,7 @@ from dml_jax.lowering.registry import VARIANTS
 
 LOWERING, TESTS = Path(dml_jax.lowering.__file__).parent, Path(__file__).parent
 MODULES = {path.relative_to(LOWERING).as_posix(): ast.parse(path.read_text()) for path in LOWERING.rglob("*.py")}
-PLAIN = {"values", "primitive", "select", "forced", "partition", "plain", "errors", "strides"}
+PLAIN = {"values", "primitive", "variant_selection", "forced_form", "partition", "plain", "errors", "strides"}
 
 
 def parts_imported(name):
@@ -62,7 +62,7 @@ def test_only_workarounds_of_faults_know_the_release_of_jaxlib():
         names = {getattr(node, field, None) for node in ast.walk(module) for field in ("id", "attr", "name")}
         if names & {"jaxlib", "jaxlib.version", "JAXLIB", "__version__"}:
             knowing.add(name)
-    assert knowing == {"values/compiler_faults.py"}
+    assert knowing == {"values/xla_workarounds.py"}
 
 
 def test_there_are_few_variants():

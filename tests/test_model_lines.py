@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dml_jax.command.main import command
 from dml_jax.dxdispatch.faults import ModelError
-from dml_jax.dxdispatch.json_lines import lines_of
+from dml_jax.dxdispatch.json_line_numbers import lines_of
 from dml_jax.dxdispatch.model_file import read_model
 
 TEXT = """\

@@ -25,11 +25,11 @@ from dml_jax import (
     compile_operator,
     desc_to_json,
 )
-from dml_jax.array_models.npy_files import write_arrays
+from dml_jax.array_models.npy_inputs_and_outputs import write_arrays
 from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
-from dml_jax.dxdispatch.pictures import ENCODING_BYTES, encode_picture
+from dml_jax.dxdispatch.nchw_images import ENCODING_BYTES, encode_picture
 from dml_jax.dxdispatch.resources import read_buffer
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.graphs.working_set import working_set

@@ -13,7 +13,7 @@ from checks import assert_same_bits
 from numpy.lib import format as numpy_format
 
 from dml_jax import ConstraintError, DataTypeError
-from dml_jax.array_models.npy_files import read_array as read_input
+from dml_jax.array_models.npy_inputs_and_outputs import read_array as read_input
 from dml_jax.batch import BatchError, NpyFile, map_batches
 from dml_jax.batch.npy_file import load_whole
 from dml_jax.dxdispatch.model_file import read_buffer
@@ -214,4 +214,7 @@ def test_no_other_part_of_the_library_reads_npy_files():
     """But the benchmark of files, which reads those that it made."""
     others = re.compile(r"np\.load\(|open_memmap|read_magic|read_array_header|lib\.format\.read|np\.lib\.format")
     files = {str(path.relative_to(LIBRARY)) for path in LIBRARY.rglob("*.py") if others.search(path.read_text())}
-    assert files - {"batch/batch_map.py"} == {"bench/streaming.py", "npy_format.py"}  # and the example in a docstring
+    assert files - {"batch/batch_map.py"} == {
+        "bench/file_streaming.py",
+        "npy_format.py",
+    }  # and the example in a docstring

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.core.arguments import fill_value
+from dml_jax.core.arguments import exact_scalars
 
 X = np.float32([[1, 2], [3, 4]])
 CALLS = {
@@ -26,7 +26,7 @@ INDICES = jnp.asarray(np.int32([0, 5]))
 @pytest.fixture
 def nothing_known(monkeypatch):
     """Forgets the numbers that other tests have given."""
-    monkeypatch.setattr(fill_value, "_KNOWN", {})
+    monkeypatch.setattr(exact_scalars, "_KNOWN", {})
 
 
 @pytest.mark.parametrize("place", [None, 0, 1])
@@ -44,23 +44,23 @@ def test_a_later_call_sends_nothing(call, place, nothing_known):
 
 def test_the_first_few_numbers_compile_a_program_and_others_do_not(nothing_known, caplog):
     compiled, x = [], jnp.asarray(X)
-    for value in range(1, fill_value.FEW + 4):
+    for value in range(1, exact_scalars.FEW + 4):
         caplog.clear()
         with jax.log_compiles(), caplog.at_level("WARNING"):
             padded = dml_jax.pad(x, (0, 2), (0, 0), value=value)
         assert_same_bits(padded, np.pad(X, ((0, 0), (2, 0)), constant_values=value))
         compiled.append(any("Compiling" in record.getMessage() for record in caplog.records))
-    assert compiled == [True] * (fill_value.FEW + 1) + [False] * 2  # one program takes any number
-    kept = set(fill_value._KNOWN)
+    assert compiled == [True] * (exact_scalars.FEW + 1) + [False] * 2  # one program takes any number
+    kept = set(exact_scalars._KNOWN)
     dml_jax.clip(x, 1, 2)
-    assert {name for _, name, *_ in set(fill_value._KNOWN) - kept} == {"min", "max"}  # each argument has a few
+    assert {name for _, name, *_ in set(exact_scalars._KNOWN) - kept} == {"min", "max"}  # each argument has a few
 
 
 @pytest.mark.parametrize("number", [float("nan"), 1j, np.array(2)])
 def test_other_numbers_are_operands(number, nothing_known):
     """NaN equals nothing, and a table cannot find arrays or the zeros of complex numbers."""
     dml_jax.pad(jnp.ones(1, jnp.complex64), (1,), (0,), value=number)
-    assert not fill_value._KNOWN
+    assert not exact_scalars._KNOWN
 
 
 def test_equal_numbers_of_two_types_run_one_program(nothing_known, caplog):

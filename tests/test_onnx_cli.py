@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from model_cases import FOLDER
 from onnx_building import TensorProto, helper, model, onnx, runtime
 
-from dml_jax.array_models.onnx_file import read_onnx_file
+from dml_jax.array_models.onnx_model import read_onnx_file
 from dml_jax.command.main import command
 from dml_jax.command.run import run
 from dml_jax.command.run_options import ALIASES

@@ -10,7 +10,7 @@ from model_building import lines_of, saved, show, write
 from onnx_building import IR_VERSION, TensorProto, helper, onnx
 
 from dml_jax import ConstraintError
-from dml_jax.array_models.onnx_file import read_onnx_file
+from dml_jax.array_models.onnx_model import read_onnx_file
 from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model

@@ -10,7 +10,7 @@ import pytest
 from onnx_building import onnx, onnxruntime
 from onnx_cases import cases
 
-from dml_jax.bench.networks import NETWORKS, random_network
+from dml_jax.bench.onnx_image_networks import NETWORKS, random_network
 from dml_jax.onnx import Backend, to_jax
 from dml_jax.onnx.graph import read_graph
 from dml_jax.onnx.shape_inference import known_shapes

@@ -10,7 +10,7 @@ import pytest
 from checks import sampled
 from onnx_building import helper, numpy_helper, onnx, runtime
 
-from dml_jax.bench.networks import NETWORKS, random_network
+from dml_jax.bench.onnx_image_networks import NETWORKS, random_network
 from dml_jax.onnx import to_jax
 
 quantization = pytest.importorskip("onnxruntime.quantization")

@@ -6,7 +6,7 @@ import pytest
 from checks import sampled
 from onnx_building import IR_VERSION, helper, model, numpy_helper, onnx, runtime
 
-from dml_jax.bench.networks import random_network
+from dml_jax.bench.onnx_image_networks import random_network
 from dml_jax.onnx import to_jax
 
 quantization = pytest.importorskip("onnxruntime.quantization")

@@ -8,7 +8,7 @@ from checks import assert_same_bits, sampled
 from onnx_building import helper, model, runtime
 from onnx_random import RandomGraph
 
-from dml_jax.onnx import Backend, activations, cast, elementwise, layout, movement, reductions, resize, to_jax
+from dml_jax.onnx import Backend, activations, cast, data_movement, elementwise, layout, reductions, resize, to_jax
 
 OPSETS = (7, 9, 10, 11, 12, 13, 16, 18, 19, 20)
 GRAPHS = [(opset, seed) for opset in OPSETS for seed in range(2)]
@@ -22,7 +22,7 @@ def test_the_graphs_have_every_operator():
         graph = RandomGraph(0, opset)
         graph.grow(NODES)
         found |= {node.op_type for node in graph.nodes}
-    families = (movement, layout, cast, resize, elementwise, activations, reductions)  # others have own tests
+    families = (data_movement, layout, cast, resize, elementwise, activations, reductions)  # others have own tests
     wanted = {name for family in families for name in family.OPERATORS} - {"Compress"}
     assert found >= wanted - {"CumProd", "Swish"}  # which ONNX Runtime does not have yet
     assert len(GRAPHS) * NODES >= 2000

@@ -229,7 +229,7 @@ def test_an_empty_optional_is_none():
 
 
 def test_files_have_tensors_alone(tmp_path):
-    from dml_jax.array_models.onnx_file import read_onnx_file
+    from dml_jax.array_models.onnx_model import read_onnx_file
 
     proto = typed(model([make("SequenceAt", ["s", "i"], ["y"])], {}, ["y"], {"i": np.int64(0)}), inputs=[sequence("s")])
     onnx.save(proto, tmp_path / "m.onnx")

@@ -11,7 +11,7 @@ from variant_cases import chosen_on
 
 from dml_jax.lowering.plain.depth_space import Blocks
 from dml_jax.lowering.plain.permute import Permutation, permute
-from dml_jax.lowering.plain.strided import view
+from dml_jax.lowering.plain.strided_views import view
 from dml_jax.strides.layout import Layout
 
 RNG = np.random.default_rng(5)

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from benchmarks import releases
-from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
+from dml_jax.bench.timing import Measured
 
 
 def row(case="a case", seconds=1e-3, contender="dml_jax", of_copy=0.5):

@@ -13,8 +13,8 @@ from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_o
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
 from dml_jax.core.indices import promises
-from dml_jax.lowering import select
-from dml_jax.lowering.forced import forced_form
+from dml_jax.lowering import variant_selection
+from dml_jax.lowering.forced_form import forced_form
 from dml_jax.lowering.registry import VARIANTS
 
 pytestmark = pytest.mark.device
@@ -77,7 +77,7 @@ def test_a_form_that_is_forced_ends_with_its_block_and_must_exist():
 
 
 def test_forms_are_plain_and_the_names_of_variants():
-    assert [*select.form_names()] == ["plain", *sorted({name for _, _, name in ROWS})]
+    assert [*variant_selection.form_names()] == ["plain", *sorted({name for _, _, name in ROWS})]
     assert "plain" not in {name for _, _, name in ROWS}
 
 
@@ -102,7 +102,7 @@ def test_what_was_traced_is_lowered_and_transposed_in_the_form_of_its_trace():
         traced = jax.jit(lambda x: dml_jax.gather(x, at, 0)).trace(table)
     with use_form("sorted_segments"):
         result, pull_back = jax.vjp(lambda x: dml_jax.gather(x, at, 0), table)
-    with select.watch_choices() as seen:
+    with variant_selection.watch_choices() as seen:
         traced.lower()
         jax.jit(pull_back).lower(result)
     assert [(choice.operation, choice.name) for choice in seen] == [

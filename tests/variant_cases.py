@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
-from dml_jax.lowering import select
-from dml_jax.lowering.forced import forcing
+from dml_jax.lowering import variant_selection
+from dml_jax.lowering.forced_form import forcing
 from dml_jax.lowering.plain.scatter import copy_table
 
 NUMBERS = ("uint8", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "complex64", "float64", "int8")
@@ -447,7 +447,7 @@ def calls_of(size, *, every=False, every_dtype=False):
 def choices_in(call, platform=None):
     """The operations of a call, each with the names of what was chosen on a platform, or on that at hand."""
     shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in call.arrays]
-    with jax.enable_x64(call.is_wide), select.watch_choices() as seen:
+    with jax.enable_x64(call.is_wide), variant_selection.watch_choices() as seen:
         traced = jax.jit(lambda *arrays: call.function(*arrays)).trace(*shapes)
         traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
     return {(choice.operation, choice.name) for choice in seen if choice.platform == platform or not platform}
@@ -457,8 +457,8 @@ def choices_in(call, platform=None):
 def calls_by_operation(*, every):
     """The small calls of each operation, by what chooses in them when every operation has a variant."""
     calls, probe = {}, "probe"
-    variants = lambda operation: [select.Variant(probe, operation, probe, lambda case: case.plain, bool)]  # noqa: E731
-    with patch.multiple(select, _variants=variants, _platforms=lambda _: [probe]), forcing(probe):
+    variants = lambda operation: [variant_selection.Variant(probe, operation, probe, lambda case: case.plain, bool)]  # noqa: E731
+    with patch.multiple(variant_selection, _variants=variants, _platforms=lambda _: [probe]), forcing(probe):
         for call in calls_of("small", every=every):
             for operation in {operation for operation, _ in choices_in(call)}:
                 calls.setdefault(operation, []).append(call)
@@ -492,7 +492,7 @@ def choices_on(platform, call):
 @cache
 def choices_where_forced(call, name):
     """What is chosen in a call where the variants of a name are forced."""
-    with select.use_form(name):
+    with variant_selection.use_form(name):
         return choices_in(call)
 
 
@@ -506,6 +506,6 @@ def calls_that_run(operation, name, *, every, key=None):
 
 def chosen_on(platform, function, *arrays):
     """The names of the variants that are chosen for a platform, which need not be there."""
-    with select.watch_choices() as seen:
+    with variant_selection.watch_choices() as seen:
         jax.jit(function).trace(*arrays).lower(lowering_platforms=(platform,))
     return {choice.name for choice in seen if choice.platform == platform} - {"plain"}

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.memory_checks import check_bytes
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, DataTypeError
-from .npy_files import read_array
+from .npy_inputs_and_outputs import read_array
 
 __all__ = ["make_inputs"]
 

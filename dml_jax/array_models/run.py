@@ -11,10 +11,10 @@ import numpy as np
 
 from ..dxdispatch.timing import Timing, measure, report
 from ..errors import ConstraintError, describe, suggestion
-from .binding_lines import binding_lines
-from .model import ArrayModel, Program
+from .array_model import ArrayModel, Program
 from .model_inputs import make_inputs
-from .npy_files import assign_files, output_paths, write_arrays
+from .npy_inputs_and_outputs import assign_files, output_paths, write_arrays
+from .printed_bindings import binding_lines
 
 __all__ = ["ArrayRun", "Times", "run_arrays"]
 

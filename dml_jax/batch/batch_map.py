@@ -186,7 +186,7 @@ def _batches(
     while count == size and (rows is None or start < rows.stop):
         asked = size if rows is None else min(size, rows.stop - start)
         for source in sources:
-            source.lent.wait(DEPTH)
+            source.in_flight.wait(DEPTH)
         held = [[source.read(start, asked) for source in sources]]
         count = _agreed(sources, [len(array) for array in held[0]], start)
         count_read(sum(array.nbytes for array in held[0]))

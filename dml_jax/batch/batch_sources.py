@@ -15,9 +15,9 @@ import numpy as np
 from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, DataTypeError, describe
 from ..regular_files import open_regular
+from .batches_in_flight import InFlight
 from .errors import BatchError, os_errors_told
 from .npy_file import NpyFile, streamed_header
-from .released_buffers import Lent
 
 __all__ = ["ArraySource", "FileSource", "IteratorSource", "Source", "as_data_type", "as_source"]
 
@@ -32,14 +32,14 @@ class Source(Protocol):
       dtype: in native byte order.
       item: the shape of a row.
       rows: how many there are; None for an iterator, until it ends.
-      lent: the memory of the batches that were read.
+      in_flight: the memory of the batches that were read.
     """
 
     name: str
     dtype: np.dtype
     item: tuple[int, ...]
     rows: int | None
-    lent: Lent
+    in_flight: InFlight
 
     def read(self, start: int, count: int) -> np.ndarray:
         """Returns rows from `start` on; fewer than `count` only where an iterator ends."""
@@ -67,7 +67,7 @@ class FileSource:
 
     def __init__(self, name: str, given: NpyFile):
         self.path: Path = Path(given.path)
-        self.lent: Lent = Lent()
+        self.in_flight: InFlight = InFlight()
         self.name: str = f"{name} ({self.path})"
         with self._told():
             self._file = os.fdopen(open_regular(self.path), "rb")
@@ -96,7 +96,7 @@ class FileSource:
             window = mmap.mmap(
                 self._file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page
             )  # unmapped with the last array over it
-        self.lent.add(window)
+        self.in_flight.add(window)
         array = np.frombuffer(window, np.uint8, size, first - page).view(header.dtype).reshape(shape)
         return array.astype(self.dtype, copy=False)
 
@@ -126,7 +126,7 @@ class ArraySource:
 
     def __init__(self, name: str, array: np.ndarray):
         self.name: str = name
-        self.lent: Lent = Lent()  # nothing: the memory is the caller's
+        self.in_flight: InFlight = InFlight()  # nothing: the memory is the caller's
         if array.ndim == 0:
             raise ConstraintError(f"map_batches: {name} must have a leading dimension, the batch, but its shape is ()")
         self.dtype: np.dtype[Any] = as_data_type(name, array.dtype, array.shape)
@@ -156,7 +156,7 @@ class IteratorSource:
 
     def __init__(self, name: str, arrays: Iterable[Any]):
         self.name: str = name
-        self.lent: Lent = Lent()
+        self.in_flight: InFlight = InFlight()
         self.rows: int | None = None
         self._arrays: Iterator[Any] = iter(arrays)
         self._count = itertools.count()
@@ -173,7 +173,7 @@ class IteratorSource:
     def read(self, start: int, count: int) -> np.ndarray:
         # Copied at once: an iterator may give the same memory again and again.
         batch, filled = np.empty((count, *self.item), self.dtype), 0
-        self.lent.add(batch)
+        self.in_flight.add(batch)
         while self._left is not None and filled < count:
             part, self._left = self._left[: count - filled], self._left[count - filled :]
             batch[filled : filled + len(part)] = part

@@ -83,7 +83,7 @@ def data(shape: Sequence[int], kind: int | str) -> np.ndarray:
 
 
 def normal(shape: Sequence[int], kind: int | str) -> np.ndarray:
-    """Numbers to compute with, from -6 to 6 and around 0, of a type or of the usual one of so many bytes."""
+    """Normally distributed numbers in [-6, 6], of a dtype or of the usual dtype of `kind` bytes."""
     dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
     return np.resize(np.random.default_rng(1).standard_normal(2**16 + 1).astype(dtype), shape)
 

@@ -15,7 +15,7 @@ _SHAPE = re.compile(r"\b([a-z]+)(\d*)\w*\[([\d,]*)\]")  # such as f8e4m3fn[2,3],
 
 
 def collectives(hlo: str) -> dict[str, tuple[int, int]]:
-    """Those of the text of a compiled program; one that a loop repeats counts once.
+    """Collectives in the HLO text of a compiled program: name -> count and bytes; in a loop each counts once.
 
     An asynchronous one counts where it starts. There its result is a tuple: operands, results, and on some platforms
     more; that of an all-reduce has the results alone.
@@ -31,7 +31,7 @@ def collectives(hlo: str) -> dict[str, tuple[int, int]]:
 
 
 def worded(found: Collectives) -> str:
-    """Names, with the bytes."""
+    """The collectives as text, each with its bytes."""
     return ", ".join(f"{name} of {size / 1e6:.3g} MB" for name, (_, size) in found.items())
 
 

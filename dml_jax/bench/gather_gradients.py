@@ -106,7 +106,7 @@ def _of_labels(rows: int, width: int, dtype: str) -> Case:
 
 @lru_cache(maxsize=2)
 def _updates(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Few ones of both signs: sums of any order are small integers, which every type holds."""
+    """Sparse ones of both signs: their sums are small integers, exact in any order and dtype."""
     drawn = np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
     return ((drawn == 0).astype(np.int8) - (drawn == 1)).astype(jnp.dtype(dtype))
 
@@ -123,7 +123,7 @@ def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> np.ndarray
 
 
 def gradient_of(case: Case, **changes: Any) -> Callable[..., jax.Array]:
-    """What dml_jax does in a case: updates and indices to the gradient of the table; `changes` are other attributes."""
+    """The gradient by dml_jax: (updates, indices) -> gradient of the table; `changes` override attributes."""
     attributes = {**case.attributes, **changes}
     shape, function = attributes.pop("shape"), getattr(dml_jax, case.operator)
 
@@ -181,7 +181,7 @@ def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
 
 
 def _added_by_cupy(cupy: Any, attributes: Mapping[str, Any]) -> Callable[..., None]:
-    """The same for CuPy."""
+    """The gradient in CuPy: add.at into a table of zeros."""
     rows, columns = (cupy.arange(n) for n in attributes["shape"])
 
     def write(out: Any, updates: Any, indices: Any) -> None:

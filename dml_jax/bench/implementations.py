@@ -98,7 +98,7 @@ def thin(array: Any, most: int) -> Any:
 
 
 def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """One after the other; of several types, such as numbers and where they lie, as float64, which holds each."""
+    """Concatenates arrays; those of different dtypes, such as values and indices, as float64."""
     is_mixed = len({array.dtype for array in arrays}) > 1
     return np.concatenate([array.astype(np.float64) if is_mixed else array for array in arrays])
 
@@ -110,7 +110,7 @@ def copy_of(moved: int, turns: int) -> Run:
 
 
 def ceiling_of(case: Case, turns: int) -> Run:
-    """What nobody beats: a copy of what a case has to move, or a product of matrices with as many operations."""
+    """The ceiling of a case: a copy of as many bytes, or a matrix product of as many operations."""
     if not case.operations:
         return copy_of(case.moved, turns)
     n = max(1, round((case.operations / 2) ** (1 / 3)))
@@ -139,7 +139,7 @@ def _plain(case: Case, turns: Sequence[Arrays], *, donated: bool) -> Run | None:
 
 
 def jnp_of(case: Case) -> Callable[..., Any] | None:
-    """What users of jax.numpy write; None where they have no such operator."""
+    """The jax.numpy equivalent as users write it; None if there is none."""
     form = OPERATORS[case.operator].jnp
     return form(case.attributes) if form else None
 

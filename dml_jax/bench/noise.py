@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .measuring import Measured, by_case
+from .timing import Measured, by_case
 
 __all__ = ["Load", "busy_gpu", "notes"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from .case import Arrays, Case
 from .implementations import HostRun, Implementation, Run, host_arrays, joined, own, thin
 from .operators import OPERATORS
-from .operators.operator import OnnxNode
+from .operators.operator_benchmark import OnnxNode
 
 __all__ = ["cupy_run", "has_cupy", "implementations", "offered", "torch_run", "versions"]
 
@@ -22,7 +22,7 @@ COMPILED = "compile"  # the form of torch's that torch.compile takes
 
 
 def implementations(*, eager: bool, compiled: bool = False) -> list[Implementation]:
-    """All that are installed, this library first.
+    """The implementations that are installed, this library first.
 
     Args:
       eager: for calls of small arrays.
@@ -33,7 +33,7 @@ def implementations(*, eager: bool, compiled: bool = False) -> list[Implementati
 
 
 def _installed(compiled: bool) -> dict[str, Start]:
-    """Those for the platform that JAX runs on."""
+    """The installed peers for JAX's platform: name -> start."""
     on_cpu, found = jax.default_backend() == "cpu", {}
     if find_spec("onnxruntime") and find_spec("onnx") and on_cpu:
         found["ORT"] = _onnxruntime
@@ -69,7 +69,7 @@ def versions() -> dict[str, str]:
 
 
 class _DeviceRun(HostRun):
-    """The same on a device that works asynchronously."""
+    """A `HostRun` on a device with asynchronous dispatch."""
 
     def __init__(self, write: Callable[..., Any], out: Any, turns: Any, wait: Callable[[], Any], fetch: Any):
         super().__init__(write, out, turns)
@@ -111,12 +111,12 @@ def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> R
 
 
 def _device() -> str:
-    """Where torch runs: beside JAX."""
+    """The torch device of JAX's platform."""
     return "cpu" if jax.default_backend() == "cpu" else "cuda"
 
 
 def _torch(name: str, case: Case, turns: Sequence[Arrays]) -> Run | None:
-    """One of its forms."""
+    """Starts a form of torch by its name."""
     return offered(_run_of_torch(name, case, turns))
 
 
@@ -131,7 +131,7 @@ def offered(run: Run | None) -> Run | None:
 
 
 def _compiled(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    """What torch.compile makes; what it cannot compile is told."""
+    """Starts the form that torch.compile makes; a failure to compile is reported."""
     if not _compiles():
         return None
     import torch  # pyright: ignore[reportMissingImports]

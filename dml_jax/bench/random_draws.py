@@ -1,4 +1,4 @@
-"""Random choices of a seed, and arrays of random data: what random programs are made of."""
+"""Seeded random choices, sizes and arrays, of which random programs are made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Draws:
         return max(1, limit // prod(smaller)), *smaller
 
     def matrix(self, dtype: Any) -> tuple[int, int]:
-        """Few long rows, many short ones, or as many columns."""
+        """Draws a matrix shape: few long rows or many short ones; one shape in three is transposed."""
         rows, columns = self.fitted(dtype, self.between(8, 32768))
         return (columns, rows) if self.pick(False, False, True) else (rows, columns)
 
@@ -77,7 +77,7 @@ class Draws:
         return Drawn(shape, dtype, lambda: data(shape, dtype))
 
     def few_signs(self, shape: tuple[int, ...], dtype: Any) -> Drawn:
-        """Zeros, and few ones of both signs: every type holds their sums, which are exact in any order."""
+        """Zeros and sparse ones of both signs: their sums are exact in any order and dtype."""
 
         def make(random: np.random.Generator) -> np.ndarray:
             drawn = random.integers(0, 256, shape, np.uint8)

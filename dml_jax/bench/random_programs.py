@@ -15,7 +15,7 @@ import dml_jax
 from ..core.structs.activation import Activation
 from .case import Case
 from .random_draws import Drawn, Draws
-from .random_twins import (
+from .random_program_peers import (
     USUAL,
     Twins,
     forward,
@@ -52,7 +52,7 @@ class Program(Case):
         return self.of(dml_jax)(*arrays)
 
     def of(self, package: Any) -> Function:
-        """What is called of a package that has the operators."""
+        """The program as a function of the operator in `package`, such as dml_jax."""
         function = partial(getattr(package, self.operator), **self.attributes)
         return self.way((lambda *arrays: function(arrays)) if self.operator == "join" else function)
 
@@ -85,7 +85,7 @@ def _program(
     said: str | None = None,
     **rest: Any,
 ) -> Program:
-    """Its name says operator, group, and what was drawn, but for zeros, or else what is `said`."""
+    """Builds a program, named by operator, group, and the drawn attributes except zeros, or by `said`."""
     given = [f"{name}={value}" for name, value in attributes.items() if value not in ((0, 0), (0, 0, 0, 0))]
     words = [f"{group},", *(["gradient"] if way is gradient else []), *([said] if said else given)]
     detail = f"{' '.join(words)}: {', '.join(map(str, arrays))}"
@@ -112,7 +112,7 @@ def _blocks(draws: Draws) -> Program:
 
 
 def _views(draws: Draws) -> Program:
-    """Permuted dimensions, or of each row all but a few elements."""
+    """Views: permuted dimensions, or rows without their last few elements."""
     dtype, rank = draws.dtype(), draws.pick(2, 2, 3, 3, 4, 5)
     shape = [int(n) for n in draws.random.permutation(draws.fitted(dtype, *draws.many(rank - 1, 2, 1024)))]
     order, left_out = draws.random.permutation(rank).tolist(), 0

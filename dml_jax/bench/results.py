@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
-from .costs import Cost
-from .measuring import Measured, by_case
+from .compile_costs import Cost
+from .timing import Measured, by_case
 
 __all__ = [
     "CALL",
@@ -91,7 +91,7 @@ class Results:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
 
     def json(self) -> str:
-        """One line per row, so that two runs can be compared line by line."""
+        """The run as JSON, a line per row, so that `diff` compares two runs."""
         lists = {"rows": self.rows, "costs": self.costs}
         said = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in lists}
         head = json.dumps({"format": FORMAT, "version": VERSION, **said})[:-1]
@@ -107,7 +107,7 @@ class Results:
         return content.getvalue()
 
     def by_case(self) -> Iterator[tuple[str, dict[str, Measured]]]:
-        """Each case's implementations by name, in order."""
+        """Pairs of a case and its rows by implementation, in order."""
         return by_case(self.rows)
 
 
@@ -179,5 +179,5 @@ def large(cases: Cases) -> Cases:
 
 
 def counted(cases: Cases) -> Cases:
-    """Those that a mean counts: the large ones, or all where there are none."""
+    """The cases that a mean counts: the large ones, or all if none is large."""
     return large(cases) or cases

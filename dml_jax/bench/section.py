@@ -1,4 +1,4 @@
-"""A section of a run: jobs, each of which measures a case, and the table that shows what they found."""
+"""A section of a benchmark run: its jobs, each of which measures a case, and the table of their results."""
 
 import fnmatch
 import re
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from .case import Case
 from .implementations import Implementation
-from .measuring import Effort, Measured, by_case, measure
+from .timing import Effort, Measured, by_case, measure
 
 __all__ = [
     "BEST",
@@ -54,7 +54,7 @@ def columns(implementations: Sequence[str], peak: float | None = None) -> list[s
 def cells(
     case: str, measured: Mapping[str, Measured], implementations: Sequence[str], peak: float | None = None
 ) -> list[str]:
-    """One row; a dash where an implementation lacks the case, "differs" where its bits do."""
+    """The cells of a row; a dash if an implementation lacks the case, "differs" if its bits differ."""
     _, _, _, *others = columns(implementations)
     first, (shown, which) = implementations[0], with_best(measured)
     ours = measured[first]
@@ -108,7 +108,7 @@ def _grouped(name: str) -> str:
 
 
 def ratio(ours: Measured, other: Measured | None) -> str:
-    """How many times as fast dml_jax is."""
+    """Speed-up of dml_jax over another implementation, as text."""
     if other is None:
         return "-"
     return f"{other.seconds / ours.seconds:.2f}" if other.same_bits else "differs"
@@ -140,7 +140,7 @@ def unframed(title: str, headings: Sequence[str], lines: Iterable[Sequence[str]]
 
 @dataclass(frozen=True)
 class Job:
-    """What can be measured, or left out, on its own.
+    """A unit of work that can be measured, or skipped, on its own.
 
     Args:
       name: of the case.

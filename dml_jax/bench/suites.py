@@ -5,15 +5,25 @@ from dataclasses import replace
 
 import jax
 
-from . import caches, ceilings, gather_gradients, graphs, mesh_programs, networks, sharded, training, transfers
-from .costs import costs_section
+from . import (
+    bandwidth_ceilings,
+    cache_bandwidth,
+    device_transfers,
+    gather_gradients,
+    graph_fusion,
+    mesh_scaling,
+    onnx_image_networks,
+    sharded_batches,
+    sharded_training,
+)
+from .compile_costs import costs_section
+from .file_streaming import name_of, streamed
 from .implementations import own
-from .measuring import Effort, Measured
 from .operators import full, quick, real, small, sweep
 from .peers import implementations
-from .random_section import random_section
+from .random_program_section import random_section
 from .section import Job, Section, of_cases
-from .streaming import name_of, streamed
+from .timing import Effort, Measured
 
 __all__ = ["cache_suite", "cost_suite", "full_suite", "quick_suite", "random_suite", "sharded_suite"]
 
@@ -23,7 +33,11 @@ MOVED = "beside a copy of what has to move"
 def quick_suite(*, peers: bool) -> list[Section]:
     """A few cases of every operator, and a small file."""
     found = implementations(eager=False) if peers else own(eager=False)
-    return [ceilings.section(_bytes(None)), of_cases("into preallocated outputs", quick(), found), _files(2**26)]
+    return [
+        bandwidth_ceilings.section(_bytes(None)),
+        of_cases("into preallocated outputs", quick(), found),
+        _files(2**26),
+    ]
 
 
 def full_suite(size: int | None, *, peers: bool) -> list[Section]:
@@ -41,12 +55,16 @@ def full_suite(size: int | None, *, peers: bool) -> list[Section]:
     )
     calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
     return [
-        ceilings.section(count),
+        bandwidth_ceilings.section(count),
         of_cases("into preallocated outputs", cases.values(), jitted),
         replace(calls, jobs=[*map(_call, calls.jobs)]),
         of_cases(f"gradients, {MOVED}", gather_gradients.cases(count), gather_gradients.implementations(peers=peers)),
-        of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.implementations(peers=peers)),
-        of_cases("networks, beside a product of matrices", networks.cases(), networks.implementations(peers=peers)),
+        of_cases(f"graphs, {MOVED}", graph_fusion.cases(count), graph_fusion.implementations(peers=peers)),
+        of_cases(
+            "networks, beside a product of matrices",
+            onnx_image_networks.cases(),
+            onnx_image_networks.implementations(peers=peers),
+        ),
         _files(16 * size if size else 2**30),
     ]
 
@@ -57,17 +75,17 @@ def cache_suite(size: int | None) -> list[Section]:
     Args:
       size: bytes of the largest working set; None for the usual number.
     """
-    return [caches.section(size)]
+    return [cache_bandwidth.section(size)]
 
 
 def sharded_suite(size: int | None, *, peers: bool) -> list[Section]:
-    """All devices beside one of them; operators last, as they take longest, and none of the others is left out then."""
+    """All devices, relative to one. Operators come last: they take longest, and a time limit then cuts nothing else."""
     size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
     return [
-        sharded.section(size, peers=peers),
-        transfers.section(size // jax.local_device_count()),
-        training.section(size),
-        mesh_programs.section(size),
+        sharded_batches.section(size, peers=peers),
+        device_transfers.section(size // jax.local_device_count()),
+        sharded_training.section(size),
+        mesh_scaling.section(size),
     ]
 
 
@@ -77,7 +95,7 @@ def random_suite(seed: int, seconds: float, size: int | None, *, peers: bool) ->
 
 
 def cost_suite() -> list[Section]:
-    """What operators cost beside running."""
+    """Seconds to trace, lower and compile, and peak memory."""
     return [costs_section()]
 
 
@@ -86,13 +104,13 @@ def _bytes(size: int | None) -> int:
 
 
 def _files(size: int) -> Section:
-    """From file to file; enough bytes that compiling the program is little of the time."""
+    """Streaming from file to file; `size` bytes are enough to make compilation negligible."""
     job = Job(name_of(size), lambda effort: streamed(size, effort.rounds))
     return Section("from file to file, beside a NumPy copy", [job], ["dml_jax", "memmap copy"])
 
 
 def _call(job: Job) -> Job:
-    """The same under another name, as an operator has cases of the same shapes into preallocated outputs."""
+    """The job, with ", call" after its name: another section has cases of the same name."""
 
     def measured(effort: Effort) -> Sequence[Measured]:
         return [replace(row, case=f"{row.case}, call") for row in job.measure(effort)]

@@ -164,7 +164,7 @@ def bench(
     if no_measure:
         show_stored(files, only)
         return
-    from ..bench.measuring import Effort
+    from ..bench.timing import Effort
 
     if not compare:
         refuse_options("--compare", "tolerance")
@@ -212,11 +212,11 @@ def _planned(
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
     from ..bench import suites
-    from ..bench.caches import cache_sizes
-    from ..bench.ceilings import peak_of
+    from ..bench.bandwidth_ceilings import peak_of
+    from ..bench.cache_bandwidth import cache_sizes
     from ..bench.peers import versions
     from ..bench.results import Results
-    from ..bench.sharded import torch_threads
+    from ..bench.sharded_batches import torch_threads
 
     size, kind, extra = size and size * 2**20, devices()[0].device_kind, {}
     is_whole = bool(cpu_devices) or is_sharded

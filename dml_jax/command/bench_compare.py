@@ -50,8 +50,8 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..bench import comparing
-    from ..bench.comparing import LEGEND, compared
+    from ..bench import run_comparison
+    from ..bench.run_comparison import LEGEND, compared
     from ..bench.section import explained
 
     comparison = compared(runs)
@@ -66,4 +66,4 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
     (console if console.is_terminal else Console(width=200)).print(table)
     click.echo("\n".join(["", explained(LEGEND, [table]), *(f"Note: {note}" for note in comparison.notes)]))
     if picture:
-        comparing.draw(comparison, picture)
+        run_comparison.draw(comparison, picture)

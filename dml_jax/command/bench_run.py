@@ -22,9 +22,9 @@ from .bench_compare import show
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from ..bench.measuring import Effort, Measured
     from ..bench.results import Results
     from ..bench.section import Section
+    from ..bench.timing import Effort, Measured
 
 __all__ = ["Files", "run"]
 
@@ -55,7 +55,7 @@ class Files:
         Raises:
           ConstraintError: one cannot.
         """
-        from ..bench.picture import check_drawable
+        from ..bench.roofline_plot import check_drawable
 
         for path in filter(None, (self.json, self.csv, self.picture)):
             _check_writable(path)
@@ -70,7 +70,7 @@ class Files:
 
     def write(self, results: Results) -> None:
         """Writes each of them."""
-        from ..bench.picture import draw
+        from ..bench.roofline_plot import draw
 
         self.keep(results)
         if self.picture and results.rows and len(self.old) < 2:
@@ -90,8 +90,8 @@ def run(
       tolerance: the part of its old ratio to a copy that a case may lose.
       is_strict: whether the command fails if the numbers are uncertain.
     """
-    from ..bench.comparing import compared
     from ..bench.results import Results
+    from ..bench.run_comparison import compared
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)

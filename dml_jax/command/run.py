@@ -32,7 +32,7 @@ from .shared_options import (
 )
 
 if TYPE_CHECKING:
-    from ..array_models.model import ArrayModel
+    from ..array_models.array_model import ArrayModel
     from ..array_models.run import ArrayRun
     from ..dxdispatch.model_file import Model
     from ..dxdispatch.timing import Timing
@@ -241,7 +241,7 @@ def _run_model(started: _Run, model: Model, timing: Timing, output: Path | None)
 def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) -> None:
     """Runs an ONNX model or a graph."""
     from ..array_models.run import run_arrays
-    from ..dxdispatch.printing import told
+    from ..dxdispatch.buffer_printing import told
 
     name = started.model.name
     with started.guarded():
@@ -257,10 +257,10 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
 def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:
     """Returns the reader for an ONNX model or a graph."""
     if is_graph(path):
-        from ..array_models.graph_file import read_graph_model
+        from ..array_models.serialized_graph_model import read_graph_model
 
         return partial(read_graph_model, path, level)
-    from ..array_models.onnx_file import read_onnx_file
+    from ..array_models.onnx_model import read_onnx_file
 
     return partial(read_onnx_file, path, options["names"], options["denotations"], options["shapes"])
 

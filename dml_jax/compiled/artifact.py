@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_bytes
+from ..core.tensors.int4_packing import as_bytes
 from ..desc_json import desc_from_json, desc_to_json
 from ..errors import ConstraintError
 from ..npy_format import read_array

@@ -13,10 +13,10 @@ import numpy as np
 
 from ..core.structs.computation import Computation, R
 from ..errors import ConstraintError, DataTypeError, message
-from ..lowering.forced import forced_form, forcing
+from ..lowering.forced_form import forced_form, forcing
 from . import artifact
 from .artifact import Executables, jit_programs
-from .bound_buffers import as_buffer, as_outputs, by_port, check_devices, owned_ports
+from .buffer_checks import as_buffer, as_outputs, by_port, check_devices, owned_ports
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]

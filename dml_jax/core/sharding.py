@@ -11,7 +11,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
 
 from ..errors import ConstraintError, DataTypeError, message
-from ..lowering.forced import forcing
+from ..lowering.forced_form import forcing
 from ..lowering.partition import Shards, knowing
 
 __all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..compiled.compile import CompiledOperator, compile_operator
-from ..core.tensors.nibbles import as_bytes, as_elements
+from ..core.tensors.int4_packing import as_bytes, as_elements
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError
 from ..graphs.graph_files import read_constants

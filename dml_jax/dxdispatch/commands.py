@@ -11,9 +11,9 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, get, integer, look_up, only, shown
+from .nchw_images import PICTURES, picture_shape
 from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch
 from .onnx_models import OnnxModel
-from .pictures import PICTURES, picture_shape
 from .resources import Buffer
 
 __all__ = ["Dispatch", "Dispatchable", "Print", "Range", "WriteFile", "read_bindings", "read_command"]

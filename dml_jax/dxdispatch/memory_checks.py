@@ -10,8 +10,8 @@ from ..errors import ConstraintError
 from ..graphs.working_set import working_set
 from .commands import Command, Dispatchable, WriteFile
 from .onnx_models import OnnxModel
+from .output_files import encoding_bytes
 from .resources import Buffer
-from .target_files import encoding_bytes
 
 __all__ = ["check_device", "check_memory", "check_operator"]
 

@@ -14,14 +14,14 @@ from . import json_text as text
 from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, read_command
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
-from .json_lines import line_of, lines_of
+from .json_line_numbers import line_of, lines_of
 from .memory_checks import check_memory
+from .nchw_images import PICTURES
 from .onnx_dispatches import OnnxDispatch
 from .onnx_models import OnnxModel, read_onnx
-from .pictures import PICTURES
+from .output_files import Targets
 from .resources import Buffer, read_buffer
 from .serialized_graphs import read_serialized
-from .target_files import Targets
 
 __all__ = ["Model", "read_model"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_elements
+from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, get, integer, look_up, only, shown
 from .onnx_models import OnnxModel

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConstraintError
+from .initial_value_files import find_file
 from .json_fields import as_object, get, integer, only, shown
-from .source_files import find_file
 
 if TYPE_CHECKING:
     from ..onnx.graph import Graph

@@ -10,10 +10,10 @@ from ..atomic_write import write_whole
 from ..compiled.compile import CompiledOperator
 from ..errors import ConstraintError
 from .binding import HostBuffers
+from .buffer_printing import pieces, told
 from .commands import Print, WriteFile
 from .dispatch import Dispatched
-from .printing import pieces, told
-from .target_files import encode, resolve_target
+from .output_files import encode, resolve_target
 from .timing import Timing, report
 
 __all__ = ["Report"]

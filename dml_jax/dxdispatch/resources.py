@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_bytes, as_elements
+from ..core.tensors.int4_packing import as_bytes, as_elements
 from ..errors import ConstraintError, Faults
+from .initial_value_files import from_file
 from .initial_values import Initial, constant, from_array, from_list, from_mixed_list, sequence
 from .json_fields import as_object, get, integer, only, shown
-from .source_files import from_file
 
 __all__ = ["Buffer", "read_buffer"]
 

@@ -8,8 +8,8 @@ from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, Faults
 from ..graphs.graph_files import constant_files, read_graph_file
 from .commands import Dispatchable
+from .initial_value_files import find_file
 from .json_fields import get, only, shown
-from .source_files import find_file
 
 __all__ = ["read_serialized"]
 

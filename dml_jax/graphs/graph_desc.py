@@ -17,8 +17,8 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.stored_tensor import StoredTensor, as_words
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message
-from ..lowering.forced import forced_form, forcing
-from .edge_values import See, constant_value, reinterpret, view_as
+from ..lowering.forced_form import forced_form, forcing
+from .edge_reinterpretation import See, constant_value, reinterpret, view_as
 from .nodes_and_edges import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
 
@@ -137,8 +137,8 @@ class GraphDesc(Computation[Any]):
 
         Source: DxDispatch's dispatchables of type "dmlSerializedGraph".
         """
-        from .serialized.graph_reading import to_parts
-        from .serialized.reader import decode
+        from .serialized.flatbuffer_to_records import decode
+        from .serialized.graph_from_records import to_parts
 
         return cls(*to_parts(decode(content)))
 
@@ -161,8 +161,8 @@ class GraphDesc(Computation[Any]):
           >>> GraphDesc.from_bytes(graph.to_bytes()) == graph
           True
         """
-        from .serialized.graph_writing import to_serialized
-        from .serialized.writer import encode
+        from .serialized.graph_to_records import to_serialized
+        from .serialized.records_to_flatbuffer import encode
 
         return encode(to_serialized(self))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.tensors.nibbles import as_elements
+from ..core.tensors.int4_packing import as_elements
 from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from ..errors import ConstraintError, Faults
 from .graph_desc import GraphDesc

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..core.tensors.nibbles import as_bytes
+from ..core.tensors.int4_packing import as_bytes
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError, describe, message
 

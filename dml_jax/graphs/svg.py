@@ -10,10 +10,10 @@ from unicodedata import combining, east_asian_width
 from xml.etree import ElementTree
 
 from . import layered_layout
-from .dark_mode import add_dark_mode
 from .diagram import Box, Diagram, diagram, printable
 from .graph_desc import GraphDesc
 from .layered_layout import Layout, Point, Rect, Size
+from .svg_dark_mode import add_dark_mode
 
 __all__ = ["draw_graph", "draw_graphs"]
 

@@ -17,8 +17,8 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from .forced import forced_form, under
-from .values.words import becomes_words
+from .forced_form import forced_form, under
+from .values.packed_words import becomes_words
 
 __all__ = [
     "Back",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from .cpu import (
     cache_chunks,
-    cache_chunks_sum,
+    cache_chunks_scatter_add,
     concatenated_halves,
     convolution_slices,
     flag_words,
@@ -13,8 +13,8 @@ from .cpu import (
     long_loops,
     matrix_products,
     row_by_row,
+    scatter_into_copy,
     unfused,
-    unfused_writes,
     windowed_pad,
 )
 from .cpu import inverse_permutation as cpu_inverse_permutation
@@ -34,7 +34,7 @@ from .gpu import (
     window_sum,
     words,
 )
-from .select import Variant
+from .variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 
@@ -55,13 +55,13 @@ VARIANTS: Sequence[Variant] = (
     *unfold_slices.VARIANTS,
     *concatenated_halves.VARIANTS,
     *unfused.VARIANTS,
-    *unfused_writes.VARIANTS,
+    *scatter_into_copy.VARIANTS,
     *long_loops.VARIANTS,
     *windowed_pad.VARIANTS,
     *cpu_inverse_permutation.VARIANTS,
     *cpu_sorted_segments.VARIANTS,
     *gather_side_sum.VARIANTS,
-    *cache_chunks_sum.VARIANTS,
+    *cache_chunks_scatter_add.VARIANTS,
     *row_by_row.VARIANTS,
     *matrix_products.VARIANTS,
     *im2col.VARIANTS,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.tensors.nibbles import split_bytes
+from ..core.tensors.int4_packing import split_bytes
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.convolution import convolve
-from ..lowering.plain.windows import Windows
+from ..lowering.plain.sliding_windows import Windows
 from .contrib_schemas import optional, schema
 from .elementwise import add
 from .sliding_windows import padding, per_dimension, windows_of

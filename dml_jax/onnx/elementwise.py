@@ -13,7 +13,7 @@ from jax.core import Tracer
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._binary_formulas import floor_remainder, parameterized_relu
-from ..operators._powers import nearly_whole_power, real_power, whole_power
+from ..operators._power_formulas import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
 __all__ = ["OPERATORS", "add", "broadcast_from_axis", "divide", "multiply", "subtract"]

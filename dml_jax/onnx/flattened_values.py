@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from .containers import EmptyOptional, TensorSequence
 from .int64_ranges import Bounded, Range, as_bounded
+from .sequence_pytrees import EmptyOptional, TensorSequence
 from .values import on_device
 
 __all__ = ["Form", "as_arrays", "types_text"]

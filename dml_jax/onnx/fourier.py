@@ -8,8 +8,8 @@ import numpy as np
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
+from .data_movement import number_of
 from .model_loading import dtype_of
-from .movement import number_of
 from .values import Array, Operators, known, on_device
 
 __all__ = ["OPERATORS", "dft", "mel_weight_matrix", "stft"]

@@ -16,12 +16,12 @@ import onnx
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
 from .block import run
-from .containers import ContainerSpec
 from .errors import OnnxError
 from .graph import Graph, read_graph
-from .literals import literals, quantizing
 from .model_loading import load_model, outputs_of
+from .non_trainable_initializers import literals, quantizing
 from .quantized_folding import FOLDED
+from .sequence_pytrees import ContainerSpec
 from .signature import as_input, as_int64, as_output, as_value, static_values
 from .static_inputs import deciding_floats
 from .straight_through_estimator import STRAIGHT_THROUGH

@@ -9,11 +9,11 @@ import onnx
 
 from ..core.tensors.tensor_spec import TensorSpec
 from .block import Block, Step
-from .containers import ContainerSpec, declared_type
 from .deferred import Rows
 from .errors import OnnxError
 from .model_loading import dtype_of, read_tensor
 from .node_reader import Reader, operator_name, opsets_of
+from .sequence_pytrees import ContainerSpec, declared_type
 
 __all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
 

@@ -13,8 +13,8 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention import attend, split_heads, up_to_itself
-from ..operators._normalization import mean_of_squares, normalize
+from ..operators._attention_formulas import attend, split_heads, up_to_itself
+from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse

@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..operators._attention import append
+from ..operators._attention_formulas import append
 from .operand_checks import check_shape
 from .values import Array, on_device
 

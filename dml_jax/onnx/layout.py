@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.values.bits import as_guarded_bits, carry_bits
+from ..lowering.values.bit_exact import as_guarded_bits, carry_bits
 from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
 from ..operators import pad as dml_pad

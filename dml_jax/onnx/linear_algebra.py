@@ -8,7 +8,7 @@ from jax import lax
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.compiler_faults import unfused_product
+from ..lowering.values.xla_workarounds import unfused_product
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "det", "einsum"]

@@ -13,10 +13,10 @@ from jax.core import Tracer
 
 from ..errors import DataTypeError
 from .block import MOST_NODES
-from .containers import type_text
 from .errors import NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded
+from .sequence_pytrees import type_text
 from .values import is_narrowed, move_bits
 
 __all__ = ["Iteration", "iterate"]

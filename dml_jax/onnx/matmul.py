@@ -11,7 +11,7 @@ from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.softmax import compute_along, softmax
 from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.compiler_faults import unfused_product
+from ..lowering.values.xla_workarounds import unfused_product
 from .contrib_schemas import optional, required, schema
 from .elementwise import add
 from .layout import axis_of

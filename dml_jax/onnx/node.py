@@ -6,8 +6,8 @@ from typing import Any
 
 from onnx import defs
 
-from .containers import type_text
 from .errors import OnnxError
+from .sequence_pytrees import type_text
 
 __all__ = ["Node"]
 

@@ -41,10 +41,10 @@ from ..operators import (
     TopK1Desc,
 )
 from ..operators._depth_space_rules import ORDERS
-from . import cast, layout, movement, resize
+from . import cast, data_movement, layout, resize
+from .data_movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
 from .errors import OnnxError
 from .layout import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
-from .movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
 from .resize import NEAREST
 from .resize_coordinates import CROP, Grid, grid_of
 from .values import known_ints
@@ -367,23 +367,23 @@ MAKERS = {"ConstantOfShape", "EyeLike", "Range"}
 
 # By the function that computes the node, because an older version of the operator may have another one.
 DESC_OF: Mapping[Callable[..., Any], Callable[..., Desc]] = {
-    movement.gather: _gather,
-    movement.gather_elements: _gather_elements,
-    movement.gather_nd: _gather_nd,
-    movement.scatter_elements: _scatter_elements,
-    movement.scatter_nd: _scatter_nd,
-    movement.depth_to_space: _blocks(DepthToSpace1Desc),
-    movement.space_to_depth: _blocks(SpaceToDepth1Desc),
-    movement.col2im: _col2im,
-    movement.cum_prod: _accumulation(CumulativeProductDesc),
-    movement.cum_sum: _accumulation(CumulativeSummationDesc),
-    movement.eye_like: _eye_like,
-    movement.max_unpool: _max_unpool,
-    movement.non_zero: _non_zero,
-    movement.one_hot: _one_hot,
-    movement.reverse_sequence: _reverse,
-    movement.top_k: _top_k,
-    movement.trilu: _trilu,
+    data_movement.gather: _gather,
+    data_movement.gather_elements: _gather_elements,
+    data_movement.gather_nd: _gather_nd,
+    data_movement.scatter_elements: _scatter_elements,
+    data_movement.scatter_nd: _scatter_nd,
+    data_movement.depth_to_space: _blocks(DepthToSpace1Desc),
+    data_movement.space_to_depth: _blocks(SpaceToDepth1Desc),
+    data_movement.col2im: _col2im,
+    data_movement.cum_prod: _accumulation(CumulativeProductDesc),
+    data_movement.cum_sum: _accumulation(CumulativeSummationDesc),
+    data_movement.eye_like: _eye_like,
+    data_movement.max_unpool: _max_unpool,
+    data_movement.non_zero: _non_zero,
+    data_movement.one_hot: _one_hot,
+    data_movement.reverse_sequence: _reverse,
+    data_movement.top_k: _top_k,
+    data_movement.trilu: _trilu,
     resize.resize: _resize,
     resize.resize_by_scales: _resize_by_scales,
     resize.upsample_2d: _upsample_2d,

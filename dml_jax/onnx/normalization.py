@@ -12,7 +12,7 @@ from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_normalization import divide_by_norm
-from ..operators._normalization import inverse_deviation, moments, normalize
+from ..operators._normalization_formulas import inverse_deviation, moments, normalize
 from .contrib_schemas import required, schema
 from .values import Array, Operators, arrays, known, on_device
 

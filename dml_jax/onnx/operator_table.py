@@ -4,11 +4,11 @@ from onnx import defs
 
 from . import (
     activations,
-    attention,
     block_quantized,
     cast,
     control_flow,
     convolution,
+    data_movement,
     elementwise,
     fourier,
     gelu,
@@ -18,12 +18,13 @@ from . import (
     linear_algebra,
     loops,
     matmul,
-    movement,
     non_max_suppression,
     normalization,
+    ort_attention,
+    ort_layer_normalization,
     pooling,
     quantize_linear,
-    quantized_layers,
+    quantized_lstm_attention,
     quantized_matmul,
     quantized_operators,
     recurrent,
@@ -33,7 +34,6 @@ from . import (
     roi,
     rotary_embedding,
     sequences,
-    skip_normalization,
     unique,
 )
 from .contrib_schemas import qualified
@@ -42,10 +42,10 @@ from .values import Operators
 __all__ = ["ONNX_OPERATORS", "find_schema"]
 
 _FAMILIES = (
-    *(movement, layout, cast, resize, matmul, elementwise, activations, reductions, control_flow),
+    *(data_movement, layout, cast, resize, matmul, elementwise, activations, reductions, control_flow),
     *(convolution, pooling, normalization, recurrent, linear_algebra, grid_sample, non_max_suppression),
-    *(gelu, attention, group_query_attention, rotary_embedding, block_quantized, skip_normalization),
-    *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_layers),
+    *(gelu, ort_attention, group_query_attention, rotary_embedding, block_quantized, ort_layer_normalization),
+    *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_lstm_attention),
     *(roi, fourier, unique, removed_operators),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

@@ -12,7 +12,7 @@ from jax import lax
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.min_max import extreme
-from ..lowering.plain.windows import Windows
+from ..lowering.plain.sliding_windows import Windows
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_pooling import norm
 from .sliding_windows import rounded_up, windows_of

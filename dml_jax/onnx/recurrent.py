@@ -1,4 +1,4 @@
-"""ONNX's RNN, GRU and LSTM: reads their attributes and calls `operators/_recurrent.py`."""
+"""ONNX's RNN, GRU and LSTM: reads their attributes and calls `operators/_recurrent_layers.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,16 @@ import jax.numpy as jnp
 
 from ..core.structs.activation import Activation
 from ..errors import ConstraintError
-from ..operators._recurrent import GRU, GRU_LINEAR_BEFORE_RESET, LSTM, LSTM_COUPLED, RNN, Cell, Product, recurrent_layer
+from ..operators._recurrent_layers import (
+    GRU,
+    GRU_LINEAR_BEFORE_RESET,
+    LSTM,
+    LSTM_COUPLED,
+    RNN,
+    Cell,
+    Product,
+    recurrent_layer,
+)
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "gru", "lstm", "recurrent", "rnn"]

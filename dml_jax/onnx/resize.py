@@ -13,9 +13,9 @@ import numpy as np
 from ..core.sharding import Dims, has_mesh, on_mesh
 from ..core.structs.enumerations import DirectionName
 from ..errors import ConstraintError, DataTypeError
+from ..lowering.plain.interpolation_coordinates import Positions
 from ..lowering.plain.interpolation_weights import Kernel
-from ..lowering.plain.resampling import interpolate
-from ..lowering.plain.resampling_coordinates import Positions
+from ..lowering.plain.separable_interpolation import interpolate
 from ..operators import cast, resample
 from .resize_coordinates import CROP, HALF, Grid, grid_of
 from .values import Array, Operators, known, on_device

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather
-from ..operators._attention import split_heads
+from ..operators._attention_formulas import split_heads
 from .contrib_schemas import optional, schema
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, as_wide, on_device

@@ -6,10 +6,10 @@ import numpy as np
 
 from ..errors import ConstraintError
 from .block import Body
-from .containers import EmptyOptional, TensorSequence, declared_type, type_text
 from .int64_ranges import Bounded, move_bounded
 from .layout import axis_of, concat, split, unsqueeze
 from .model_loading import dtype_of
+from .sequence_pytrees import EmptyOptional, TensorSequence, declared_type, type_text
 from .values import Operators, known, known_ints
 
 __all__ = ["OPERATORS"]

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 from .block import Step, evaluate
-from .containers import ContainerSpec
 from .errors import NotConstantError
 from .graph import Graph
+from .sequence_pytrees import ContainerSpec
 
 __all__ = ["known_shapes"]
 

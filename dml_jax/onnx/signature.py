@@ -13,9 +13,9 @@ from jax.core import Tracer
 from ..core.arguments.arrays import as_array
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import DataTypeError, escaped
-from .containers import ContainerSpec, EmptyOptional, TensorSequence
 from .errors import OnnxError
 from .int64_ranges import Bounded
+from .sequence_pytrees import ContainerSpec, EmptyOptional, TensorSequence
 from .values import Array, is_narrowed, on_device
 
 __all__ = ["as_input", "as_int64", "as_output", "as_value", "check_sizes", "static_values"]

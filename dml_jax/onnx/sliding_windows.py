@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ConstraintError
-from ..lowering.plain.windows import Windows
+from ..lowering.plain.sliding_windows import Windows
 
 __all__ = ["padding", "per_dimension", "rounded_up", "windows_of"]
 

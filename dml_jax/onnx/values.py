@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError
 from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.bits import carry_bits
+from ..lowering.values.bit_exact import carry_bits
 from .errors import NotConstantError
 
 __all__ = [

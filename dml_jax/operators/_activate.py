@@ -16,7 +16,7 @@ from ..core.structs.activation_fusion import Fusion, axes_within, computed_by
 from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
 from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
 from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
-from ._elementwise_dims import elementwise
+from ._elementwise_sharding import elementwise
 
 __all__ = [
     "ActivationCeluDesc",

@@ -15,7 +15,7 @@ from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalization import widened
+from ._normalization_formulas import widened
 
 __all__ = ["AdamOptimizerDesc"]
 

@@ -14,7 +14,7 @@ from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalization import axes_of, moments, normalize, widened
+from ._normalization_formulas import axes_of, moments, normalize, widened
 
 __all__ = ["BatchNormalizationDesc", "BatchNormalizationTrainingDesc"]
 

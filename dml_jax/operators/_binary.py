@@ -30,10 +30,10 @@ from ..core.structs.fields import FLOAT
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataType
-from ..lowering.values.words import as_unsigned, from_unsigned
+from ..lowering.values.packed_words import as_unsigned, from_unsigned
 from ._binary_formulas import floor_remainder, parameterized_relu
 from ._elementwise_structs import Row, structs_of, unchanged
-from ._powers import power
+from ._power_formulas import power
 
 
 def _mean(a: jax.Array, b: jax.Array) -> jax.Array:

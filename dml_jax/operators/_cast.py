@@ -21,7 +21,7 @@ from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.primitive import linear
 from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.bits import hide_constant, is_key, is_not_zero
+from ..lowering.values.bit_exact import hide_constant, is_key, is_not_zero
 
 __all__ = ["CastDesc", "cast"]
 

@@ -26,14 +26,14 @@ from ..core.structs.feature_level_tables import (
 from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
-from ..core.structs.small_structs import ScaleBias
+from ..core.structs.size_and_scale_bias import ScaleBias
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..lowering.values.bits import is_key
-from ._elementwise_dims import elementwise
+from ..lowering.values.bit_exact import is_key
+from ._elementwise_sharding import elementwise
 from ._identity import identity
 
 __all__ = ["ElementWiseClip1Desc", "ElementWiseClipDesc", "clip"]

@@ -38,7 +38,7 @@ from ..core.structs.fields import Input, OptionalInput, Output, UInt, counted_by
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.convolution import convolve, convolve_back
-from ..lowering.plain.windows import Windows
+from ..lowering.plain.sliding_windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type, widen_apart
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]

@@ -17,7 +17,7 @@ from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO
 from ..core.structs.fields import FLOAT, INT, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import truncated
-from ._diagonals import filled
+from ._diagonal_formulas import filled
 
 __all__ = ["DiagonalMatrixDesc", "diagonal_matrix"]
 

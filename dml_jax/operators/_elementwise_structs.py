@@ -12,7 +12,7 @@ from ..core.rules import Rule, same_sizes
 from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
-from ..core.structs.small_structs import ScaleBias
+from ..core.structs.size_and_scale_bias import ScaleBias
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._identity import identity

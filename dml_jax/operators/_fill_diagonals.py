@@ -20,7 +20,7 @@ from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc
-from ._diagonals import filled
+from ._diagonal_formulas import filled
 
 __all__ = ["DiagonalMatrix1Desc", "fill_diagonals"]
 

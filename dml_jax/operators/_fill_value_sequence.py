@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from ..core.arguments.fill_value import as_number
+from ..core.arguments.exact_scalars import as_number
 from ..core.arguments.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
@@ -27,7 +27,7 @@ from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..errors import DataTypeError
-from ..lowering.values.bits import index_dtype
+from ..lowering.values.bit_exact import index_dtype
 
 __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 

@@ -32,7 +32,7 @@ from ..core.structs.fields import FLOAT, Input, OptionalInput, Output, named
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..lowering.values.compiler_faults import unfused_product
+from ..lowering.values.xla_workarounds import unfused_product
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 

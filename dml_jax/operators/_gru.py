@@ -15,7 +15,7 @@ from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ._recurrent import GRU, GRU_LINEAR_BEFORE_RESET
+from ._recurrent_layers import GRU, GRU_LINEAR_BEFORE_RESET
 from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
 
 __all__ = ["GruDesc"]

@@ -24,9 +24,9 @@ from ..core.structs.feature_level_tables import (
 )
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
-from ..core.structs.small_structs import ScaleBias
+from ..core.structs.size_and_scale_bias import ScaleBias
 from ..errors import DataTypeError
-from ..lowering.values.bits import is_key
+from ..lowering.values.bit_exact import is_key
 from ._cast import cast
 
 __all__ = ["ElementWiseIdentityDesc", "identity"]

@@ -14,7 +14,7 @@ from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart
 from ._local_response_normalization import local_response_normalization
-from ._normalization import widened
+from ._normalization_formulas import widened
 
 __all__ = ["LocalResponseNormalizationGradDesc"]
 

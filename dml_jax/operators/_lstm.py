@@ -15,7 +15,7 @@ from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ._recurrent import LSTM, LSTM_COUPLED
+from ._recurrent_layers import LSTM, LSTM_COUPLED
 from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
 
 __all__ = ["LstmDesc"]

@@ -21,14 +21,14 @@ from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4
 from ..core.structs.fields import Input, OptionalOutput, Output
 from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.gather_slices import Slices
+from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.max_pool_with_indices import greatest_in_windows, pick_in_windows
+from ..lowering.plain.sliding_windows import Windows
 from ..lowering.plain.unfold import unfold_axis
-from ..lowering.plain.window_maxima import greatest_in_windows, pick_in_windows
 from ..lowering.plain.window_slices import are_sliceable, have_few_phases
-from ..lowering.plain.windows import Windows
-from ..lowering.values.comparisons import least_number
+from ..lowering.values.float_comparisons import least_number
 from ..lowering.values.sort_keys import order
-from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]

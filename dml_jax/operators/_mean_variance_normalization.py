@@ -14,7 +14,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Su
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import broadcast_to, different_axes
-from ._normalization import mean_of_squares, moments, normalize, widened
+from ._normalization_formulas import mean_of_squares, moments, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
 

@@ -17,7 +17,7 @@ from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, Opti
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
-from ._attention import KEPT, append, arange_int32, attend, split_heads, up_to_itself
+from ._attention_formulas import KEPT, append, arange_int32, attend, split_heads, up_to_itself
 from ._attention_rules import (
     HOLDS,
     OF_OTHER_RANK,

@@ -19,7 +19,7 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.nonzero import numbers_set
-from ..lowering.values.bits import is_not_zero
+from ..lowering.values.bit_exact import is_not_zero
 
 __all__ = ["NonzeroCoordinatesDesc", "nonzero_coordinates"]
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.arguments.fill_value import as_number
+from ..core.arguments.exact_scalars import as_number
 from ..core.arguments.kinds import Data, Number, OutSharding, attribute, fill_in
 from ..core.arguments.operator import operator
 from ..core.arguments.static_values import as_name

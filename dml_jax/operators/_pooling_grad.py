@@ -15,7 +15,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling
-from ._pooling import pooled, pooling_struct_rules
+from ._pooling_rules import pooled, pooling_struct_rules
 from ._sliding_windows import FieldInts
 
 __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]

@@ -14,7 +14,7 @@ from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import computed_type, widen_apart
-from ..lowering.values.compiler_faults import divide, int8_product
+from ..lowering.values.xla_workarounds import divide, int8_product
 from ._cast import cast
 
 __all__ = [

@@ -15,7 +15,7 @@ from ..core.structs.fields import named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ._recurrent import Cell, recurrent_layer
+from ._recurrent_layers import Cell, recurrent_layer
 
 __all__ = [
     "BACKWARD",

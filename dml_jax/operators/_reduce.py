@@ -33,8 +33,8 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.plain.min_max import End, extreme, place_of_extreme
-from ..lowering.plain.sums import total
-from ..lowering.values.bits import is_key
+from ..lowering.plain.sum_prod_norm import total
+from ..lowering.values.bit_exact import is_key
 
 __all__ = ["ReduceDesc", "ReduceFunction", "reduce"]
 

@@ -29,7 +29,7 @@ from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ._recurrent import RNN, recurrent_layer
+from ._recurrent_layers import RNN, recurrent_layer
 from ._recurrent_rules import (
     BACKWARD,
     LEVELS,

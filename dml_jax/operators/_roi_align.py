@@ -22,7 +22,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
 from ._roi_rules import PICTURES, height_and_width, since, struct_rules
-from ._roi_samples import Sampled, linear, nearest
+from ._roi_sample_points import Sampled, linear, nearest
 
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
 

@@ -28,10 +28,10 @@ from ..core.structs.fields import FLOAT, named
 from ..core.structs.scalar import truncated
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.words import as_unsigned, from_unsigned
+from ..lowering.values.packed_words import as_unsigned, from_unsigned
 from ._clip import clip
 from ._elementwise_structs import Row, structs_of
-from ._powers import constant_power
+from ._power_formulas import constant_power
 
 
 class IsInfinityMode(enum.IntEnum):

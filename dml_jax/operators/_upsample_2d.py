@@ -16,11 +16,11 @@ from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.structs.small_structs import Size2D
+from ..core.structs.size_and_scale_bias import Size2D
 from ..core.tensors.tensor_desc import TensorDesc
+from ..lowering.plain.interpolation_coordinates import source_coordinates
 from ..lowering.plain.interpolation_weights import linear_interpolation
-from ..lowering.plain.resampling import interpolate, repeat
-from ..lowering.plain.resampling_coordinates import source_coordinates
+from ..lowering.plain.separable_interpolation import interpolate, repeat
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
 

@@ -19,7 +19,7 @@ from ..core.structs.fields import FLOAT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.bits import is_key
+from ..lowering.values.bit_exact import is_key
 
 __all__ = ["ValueScale2DDesc", "value_scale_2d"]
 

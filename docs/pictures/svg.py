@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 from colours import CARD, DARK, FAINT, INK, RULE
 
-from dml_jax.graphs.dark_mode import add_dark_mode
+from dml_jax.graphs.svg_dark_mode import add_dark_mode
 
 Element = ElementTree.Element
 Point = tuple[float, float]

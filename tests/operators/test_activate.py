@@ -36,7 +36,7 @@ from dml_jax import (
     use_form,
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
-from dml_jax.core.structs.small_structs import ScaleAndBias
+from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

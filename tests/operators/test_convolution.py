@@ -26,7 +26,7 @@ from dml_jax import (
     compile_operator,
     convolution,
 )
-from dml_jax.core.structs.small_structs import ScaleAndBias
+from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

@@ -16,7 +16,7 @@ from oracles import coordinates
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import Activation, ConstraintError, DataTypeError, GemmDesc, MatrixTransform, compile_operator, gemm
-from dml_jax.core.structs.small_structs import ScaleAndBias
+from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

@@ -16,7 +16,7 @@ from dml_jax.descs import (
     MatrixMultiplyIntegerToFloatDesc,
     QuantizedLinearMatrixMultiplyDesc,
 )
-from dml_jax.lowering.values.compiler_faults import int8_product
+from dml_jax.lowering.values.xla_workarounds import int8_product
 
 pytestmark = pytest.mark.device
 

@@ -37,9 +37,9 @@ from dml_jax import (
     max_pooling,
     max_unpooling,
 )
-from dml_jax.lowering.plain import window_maxima
-from dml_jax.lowering.plain.windows import Windows
-from dml_jax.lowering.values.comparisons import by_value
+from dml_jax.lowering.plain import max_pool_with_indices
+from dml_jax.lowering.plain.sliding_windows import Windows
+from dml_jax.lowering.values.float_comparisons import by_value
 
 pytestmark = pytest.mark.device
 
@@ -302,7 +302,7 @@ def test_floats_compared_by_value(dtype):
     is_subnormal = (x != 0) & (np.abs(x.astype(np.float64)) < float(np.finfo(np.float32).tiny))
     x = np.where(is_subnormal, np.zeros((), dtype), x)
     windows = [Windows(x.size, 3, 2, 1, 1, 1)]
-    values, numbers = jax.jit(lambda x: window_maxima.find(x, windows, by_value(dtype)))(x)
+    values, numbers = jax.jit(lambda x: max_pool_with_indices.find(x, windows, by_value(dtype)))(x)
     wanted, indices = oracle(x, (3,), strides=(2,), start_padding=(1,), end_padding=(1,))
     assert_same_bits(values, wanted)
     assert_same_bits(np.asarray(numbers, np.int64) + 2 * np.arange(numbers.size) - 1, indices.astype(np.int64))

@@ -26,7 +26,7 @@ from dml_jax import (
     desc_from_json,
     desc_to_json,
 )
-from dml_jax.core.tensors.nibbles import as_bytes, as_elements
+from dml_jax.core.tensors.int4_packing import as_bytes, as_elements
 from dml_jax.descs import DequantizeDesc, QuantizeDesc
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model

@@ -25,7 +25,7 @@ from dml_jax import (
     compile_operator,
     upsample_2d,
 )
-from dml_jax.core.structs.small_structs import Size
+from dml_jax.core.structs.size_and_scale_bias import Size
 
 pytestmark = pytest.mark.device
 

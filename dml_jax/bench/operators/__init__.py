@@ -12,34 +12,34 @@ from ..case import Case
 from . import (
     depth_space,
     elementwise,
-    fills,
+    fills_and_diagonals,
     gathers,
+    join_split_tile_pad,
     layers,
-    layouts,
     pooling,
     reductions,
     resizing,
     scatters,
-    strided,
+    strided_views,
     unfold,
 )
-from .examples import grown
-from .operator import Operator
+from .docstring_examples import grown
+from .operator_benchmark import Operator
 
 __all__ = ["FAMILIES", "OPERATORS", "full", "quick", "real", "small", "sweep"]
 
 FAMILIES = (
     depth_space,
     elementwise,
-    fills,
+    fills_and_diagonals,
     gathers,
     layers,
-    layouts,
+    join_split_tile_pad,
     pooling,
     reductions,
     resizing,
     scatters,
-    strided,
+    strided_views,
     unfold,
 )
 _ROWS = {name: operator for family in FAMILIES for name, operator in family.OPERATORS.items()}

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Case, data, dims, mib
-from .operator import Attributes, OnnxNode, Operator
+from .operator_benchmark import Attributes, OnnxNode, Operator
 
 __all__ = ["OPERATORS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
 
@@ -123,7 +123,7 @@ def depth_to_space(x: Any, *, block_size: int, order: str, data_format: str, mer
 
 
 def space_to_depth(x: Any, *, block_size: int, order: str, data_format: str, merge: bool = True) -> Any:
-    """The same in the other direction."""
+    """Space to depth by reshape, transpose, reshape; without the last one if not `merge`."""
     b = block_size
     if data_format == "NCHW":
         n, c, h, w = x.shape

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core.structs.activation import Activation
 from ..case import DTYPES, ROUNDED, Case, data, dims, mib, normal
-from .examples import grown
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .docstring_examples import grown
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -30,7 +30,7 @@ _PAIRS = (
 
 
 def _casts(size: int) -> Iterator[Case]:
-    """Of numbers from 0 to 100, with fractions where the type has them."""
+    """cast: of numbers from 0 to 100, with fractions if the dtype has them."""
     for dtype, other in _PAIRS:
         sizes = [jnp.dtype(name).itemsize for name in (dtype, other)]
         count = size // max(sizes)
@@ -101,7 +101,7 @@ def _pictures(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _scaled(x: np.ndarray, a: Attributes, out: np.ndarray) -> None:
-    """By NumPy, with a bias, or one for each channel."""
+    """Scale and bias in NumPy; the bias is one number, or one per channel."""
     bias = np.asarray(a["bias"], out.dtype)
     np.add(np.multiply(x, out.dtype.type(a["scale"]), out=out), bias[:, None, None] if bias.ndim else bias, out=out)
 

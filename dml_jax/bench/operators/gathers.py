@@ -1,4 +1,4 @@
-"""gather, gather_elements, gather_nd and reverse_subsequences: rows and elements that are read at indices."""
+"""gather, gather_elements, gather_nd and reverse_subsequences: reads of rows and elements by index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
-from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -48,7 +48,7 @@ def _axes(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _embeddings(size: int) -> Iterator[Case]:
-    """Those of language models, whose words follow Zipf's law; a table has at most four times as many bytes."""
+    """Embeddings of language models, whose tokens follow Zipf's law; a table has at most four times as many bytes."""
     for rows, width, dtype in TABLES:
         row_bytes = width * jnp.dtype(dtype).itemsize
         shape = (min(rows, 4 * size // row_bytes), width)
@@ -147,20 +147,20 @@ def _reversal(shape: tuple[int, ...], axis: int, itemsize: int) -> Case:
 
 
 def _sources(like: Any, x: Any, lengths: Any, a: Attributes, **device: Any) -> tuple[int, Any]:
-    """The axis, and where each element comes from along it, as torch takes them."""
+    """The axis, and the source index of each element along it, in torch's argument order."""
     turned = [-1 if d == a["axis"] else 1 for d in range(x.ndim)]
     at = like.arange(x.shape[a["axis"]], dtype=lengths.dtype, **device).reshape(turned)
     return a["axis"], like.where(at < lengths, lengths - 1 - at, at)
 
 
 def _along_sources(like: Any, x: Any, lengths: Any, a: Attributes) -> Any:
-    """By jax.numpy and by NumPy."""
+    """reverse_subsequences by take_along_axis, in jax.numpy and NumPy."""
     axis, sources = _sources(like, x, lengths, a)
     return like.take_along_axis(x, sources, axis)
 
 
 def _reversed_by_onnx(a: Attributes) -> OnnxNode:
-    """Its lengths are one per row, of INT64."""
+    """ReverseSequence, which takes one INT64 length per row."""
     axes = {"time_axis": a["axis"], "batch_axis": 1 - a["axis"]}
     return OnnxNode("ReverseSequence", axes, arrays=lambda arrays: (arrays[0], arrays[1].ravel().astype(np.int64)))
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Case, dims, normal
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -155,7 +155,7 @@ def _denominator(like: Any, x: Any, a: Attributes) -> Any:
 
 
 def _numbers(a: Attributes) -> Attributes:
-    """As torch and ONNX call them."""
+    """The attributes by their names in torch and ONNX."""
     return {"size": a["local_size"], "alpha": a["alpha"], "beta": a["beta"]}
 
 

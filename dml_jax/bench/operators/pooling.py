@@ -1,4 +1,4 @@
-"""max_pooling, average_pooling, lp_pooling: windows of networks; roi_pooling, roi_align: regions of their examples."""
+"""Pooling: max, average and Lp, with windows of networks; roi_pooling and roi_align, with their docstring examples."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
@@ -10,14 +10,14 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, ROUNDED, Case, dims, normal
-from .examples import grown
-from .operator import Attributes, OnnxNode, Operator, Plan, by_type
+from .docstring_examples import grown
+from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 
 __all__ = ["OPERATORS"]
 
 
 def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
-    """Side by side, and those that overlap, with padding."""
+    """Windows without overlap, and overlapping ones with padding."""
     side = 112 if size >= 2**21 else 16
     shape = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
     is_max = operator == "max_pooling"  # whose places in the picture are another output
@@ -88,7 +88,7 @@ def _greatest_by_numpy(a: Attributes, outs: Any, x: np.ndarray) -> None:
 
 
 def _greatest_by_torch(torch: Any, a: Attributes, outs: Any, x: Any) -> None:
-    """It counts the elements of each channel anew."""
+    """Max pooling in torch, whose indices count within each channel; an offset per channel is added."""
     numbers = (a["window_sizes"], a["strides"], a["start_padding"])
     torch.ops.aten.max_pool2d_with_indices.out(x, *numbers, out=outs[0], indices=outs[1])
     n, c, h, w = x.shape
@@ -120,7 +120,7 @@ def _norms_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
 
 
 def _norms_by_torch(torch: Any, a: Attributes, _: Any, x: Any) -> Any:
-    """It pads nothing itself."""
+    """Lp pooling in torch, after an explicit pad: lp_pool2d has no padding."""
     ends = [n for pair in reversed(_pads(a)[2:]) for n in pair]
     x = torch.nn.functional.pad(x, ends) if any(ends) else x
     return torch.nn.functional.lp_pool2d(x, 2.0, a["window_sizes"], a["strides"])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Arrays, Case, dims, normal
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -89,7 +89,7 @@ def _candidates(size: int, dtype: str) -> Iterator[Case]:
 
 
 def _different(rows: int, n: int, dtype: str) -> np.ndarray:
-    """Rows of positive numbers, no two of which are equal, in any order."""
+    """Rows of distinct positive numbers, shuffled."""
     bits = np.tile(np.arange(n, dtype=np.uint16), (rows, 1))
     np.random.default_rng(5).permuted(bits, axis=1, out=bits)
     return bits.view(jnp.bfloat16).astype(dtype)
@@ -121,7 +121,7 @@ def _found_by_jnp(_: Attributes) -> Callable[..., Any]:
 
 
 def _found(nonzero: Callable[[Any], Any], outs: Any, x: Any) -> None:
-    """By NumPy and by torch."""
+    """nonzero in NumPy or torch, padded with zeros."""
     found = nonzero(x)
     outs[0][...] = len(found)
     outs[1][: len(found)] = found
@@ -151,7 +151,7 @@ def _cumulated_by_jnp(function: Callable[..., Any], a: Attributes) -> Callable[.
 
 
 def _cumulated_by_numpy(function: Callable[..., Any], a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
-    """Backwards it reads and writes views. Halves are combined as float32."""
+    """Cumulative sums and products in NumPy: on flipped views if decreasing; float16 accumulates in float32."""
     if a["direction"] == "decreasing":
         out, x = _turned(out, a["axis"]), _turned(x, a["axis"])
     if out.dtype == np.float32:
@@ -180,7 +180,7 @@ def _around_zero(side: int, itemsize: int) -> Arrays:
 
 
 def _near_one(side: int, itemsize: int) -> Arrays:
-    """So that products stay numbers."""
+    """Numbers near 1, so that products stay finite."""
     return ((1 + 0.01 * normal((side, side), 4)).astype(DTYPES[itemsize]),)
 
 

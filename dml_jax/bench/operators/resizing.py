@@ -1,4 +1,4 @@
-"""upsample_2d, resample and grid_sample: pictures of other sizes."""
+"""upsample_2d, resample and grid_sample: images resized and sampled."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, ROUNDED, Case, data, dims, normal
-from .examples import grown
-from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
+from .docstring_examples import grown
+from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -36,7 +36,7 @@ def _repeated_by_jnp(a: Attributes) -> Callable[..., Any]:
 
 
 def _repeated(copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
-    """Into the output with each pixel of the input as a dimension of its own."""
+    """Nearest upsampling by a broadcast copy: the output is viewed as [.., height, h, width, w]."""
     h, w = a["scale_size"]
     *outer, height, width = out.shape
     copy(out.reshape(*outer, height // h, h, width // w, w), x[..., :, None, :, None])
@@ -74,7 +74,7 @@ def _resampling(mode: str, picture: tuple[int, ...], scales: tuple[float, ...], 
 
 
 def _resampled_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
-    """Along one dimension after the other, the wider one last."""
+    """Separable interpolation in NumPy, one dimension after the other."""
     for d in [d for d, scale in enumerate(a["scales"]) if scale != 1]:
         at = (np.arange(a["sizes"][d]) + 0.5) / a["scales"][d] - 0.5
         x = _nearest(x, at, d) if a["mode"] == "nearest" else _mixed(x, at.astype(np.float32), d)

@@ -1,4 +1,4 @@
-"""Operators that write at indices: tables, masks, windows that are put back, columns, and labels."""
+"""Scatters: scatter_elements, scatter_nd, max_unpooling, as_strided_scatter and one_hot."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -11,13 +11,13 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
-from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
 
 def _table(size: int, itemsize: int) -> tuple[tuple[int, int], int]:
-    """Rows and columns of a table of about so many bytes, and how many rows are written: an eighth, once each."""
+    """The shape of a table of about `size` bytes, and the number of distinct rows written: an eighth."""
     width = max(1, min(256, size // 64) // itemsize)
     rows = max(4, size // itemsize // width)
     return (rows, width), max(1, rows // 8)
@@ -92,7 +92,7 @@ def _unpooled_by_numpy(out: np.ndarray, x: np.ndarray, i: np.ndarray) -> None:
 
 
 def _unpooled_by_torch(torch: Any, out: Any, x: Any, i: Any) -> None:
-    """As one picture: it counts the elements of each picture anew."""
+    """Max unpooling in torch, with all images viewed as one, as torch's indices count within each image."""
     whole = out.view(1, 1, -1, out.shape[-1])
     flat = (one.view(1, 1, -1, x.shape[-1]) for one in (x, i))
     torch.ops.aten.max_unpool2d.out(*flat, whole.shape[2:], out=whole)

@@ -1,4 +1,4 @@
-"""unfold and fold: windows of convolutions and of transformers of pictures, as columns, and added up to pictures."""
+"""unfold (im2col) and fold (col2im): windows of convolutions, and patches of vision transformers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, ROUNDED, Case, data, dims, normal
-from .operator import Attributes, OnnxNode, Operator, by_type
+from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
 
@@ -35,7 +35,7 @@ class _Window(NamedTuple):
         return {name: (n, n) for name, n in pairs.items()}
 
     def shapes(self, size: int, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of pictures whose columns have about so many bytes, and of the columns."""
+        """The shape of images whose columns have about `size` bytes, and the shape of the columns."""
         count = (self.side + 2 * self.pad - self.sides) // self.step + 1
         columns = (self.channels * self.sides**2, count**2)
         batch = max(1, size // (itemsize * prod(columns)))

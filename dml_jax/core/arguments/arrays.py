@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
 from ...errors import DataTypeError, message
-from ...lowering.values.bits import is_key
+from ...lowering.values.bit_exact import is_key
 
 __all__ = [
     "CONCRETE",

@@ -19,7 +19,7 @@ import numpy as np
 from ..sharding import OutSharding as Sharding
 from ..sharding import as_out_sharding
 from .arrays import as_condition, as_data, as_data_list
-from .fill_value import Number, as_known_number, fill_reader
+from .exact_scalars import Number, as_known_number, fill_reader
 from .indices import as_indices
 from .static_values import (
     as_dim,

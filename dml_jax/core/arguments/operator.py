@@ -7,11 +7,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from ...lowering.forced import forcing
+from ...lowering.forced_form import forcing
 from ..rules import Operands, Rule, check
 from ..sharding import Dims, has_mesh, on_mesh
 from .arrays import check_compiled
-from .fill_value import KnownNumber
+from .exact_scalars import KnownNumber
 from .kinds import Kind, kinds_of
 from .ports import by_argument, ports_of
 from .public_function import SHARDING, public_function

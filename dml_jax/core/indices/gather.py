@@ -9,10 +9,10 @@ import numpy as np
 from jax import lax
 
 from ...lowering.partition import TableShards, known_shards
+from ...lowering.plain.data_movement import back_with_number
 from ...lowering.plain.gather import Read, gather_slices
-from ...lowering.plain.gather_slices import Slices
-from ...lowering.plain.moves import back_with_number
-from ...lowering.values.bits import carry_bits, hide_constant, is_narrow
+from ...lowering.plain.gather_dimension_numbers import Slices
+from ...lowering.values.bit_exact import carry_bits, hide_constant, is_narrow
 from ..rules import one_of
 from .index_rule import check_order, resolve, sizes_row
 from .promises import Promises, show_indices

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...lowering.plain.scatter_rows import Write, check_sortable
-from ...lowering.values.bits import index_dtype
+from ...lowering.values.bit_exact import index_dtype
 from ..rules import Operands, Rule, custom
 
 __all__ = ["along_axis", "check_order", "indexed_axes_not_empty", "resolve", "sizes_row"]

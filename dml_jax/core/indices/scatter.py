@@ -10,11 +10,11 @@ from jax import lax
 
 from ...errors import DataTypeError
 from ...lowering.partition import TableShards, known_shards
-from ...lowering.plain.gather_slices import Slices
+from ...lowering.plain.gather_dimension_numbers import Slices
 from ...lowering.plain.scatter import scatter_slices
 from ...lowering.plain.scatter_derivatives import reduce_slices
 from ...lowering.plain.scatter_rows import Write
-from ...lowering.values.bits import index_dtype, is_key
+from ...lowering.values.bit_exact import index_dtype, is_key
 from ..arguments.kinds import attribute
 from ..arguments.static_values import as_name
 from ..rules import Operands, Rule, one_of

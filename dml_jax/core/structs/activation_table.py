@@ -13,7 +13,7 @@ from jax import lax, nn
 
 from ...lowering.plain.softmax import hardmax, log_softmax, softmax
 from .fields import FLOAT, Field, counted_by
-from .small_structs import SCALE_BIAS, ScaleAndBias
+from .size_and_scale_bias import SCALE_BIAS, ScaleAndBias
 
 __all__ = ["ACTIVATIONS", "Row", "field_of", "in_type_of"]
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...lowering.plain.strided import view
+from ...lowering.plain.strided_views import view
 from ...lowering.plain.strided_writes import in_storage_order, place, update_in_place
 from ...lowering.values.accumulation_types import computed_type, widen_apart
 from ...strides.layout import Layout

@@ -14,7 +14,7 @@ from ...core.structs.operator_desc import OperatorDesc
 from ...core.structs.scalar import scalar_of
 from ...core.tensors.data_type import DataType
 from ...errors import ConstraintError
-from .error_places import at
+from .error_context import at
 from .records import Activation, Attribute
 from .schema import AttributeKind
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import ConstraintError
-from .error_places import at
+from .error_context import at
 from .schema import OFFSET, Fields
 
 __all__ = ["Content", "Table"]

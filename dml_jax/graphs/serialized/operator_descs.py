@@ -9,7 +9,7 @@ from ...catalogue import STRUCTS
 from ...core.structs.operator_desc import OperatorDesc
 from ...errors import ConstraintError
 from .attributes import OPERATOR, read_attributes, written_attributes
-from .error_places import at
+from .error_context import at
 from .records import OperatorNode
 from .tensors import read_tensors, written_tensors
 

@@ -9,7 +9,7 @@ from ...core.structs.operator_desc import OperatorDesc
 from ...core.tensors.data_type import DataType, TensorFlags
 from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError, describe
-from .error_places import at
+from .error_context import at
 from .records import Tensor
 
 __all__ = ["read_tensors", "written_tensors"]

@@ -18,9 +18,9 @@ from jax import lax
 
 from ..plain.axis_operations import AxisCase, AxisOperation, Part
 from ..primitive import Move, varying_alike
-from ..select import Variant
-from ..values.bits import is_float8
-from ..values.words import as_unsigned, from_unsigned
+from ..values.bit_exact import is_float8
+from ..values.packed_words import as_unsigned, from_unsigned
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS", "cut_dimension", "is_converted", "map_chunks", "to_image", "to_numbers", "widened_slice"]
 

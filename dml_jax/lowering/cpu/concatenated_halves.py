@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.moves import MoveCase
+from ..plain.data_movement import MoveCase
 from ..plain.permute import PermuteCase
 from ..plain.tile import Tile
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_bits, as_guarded_bits, is_narrow
+from ..values.bit_exact import as_bits, as_guarded_bits, is_narrow
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

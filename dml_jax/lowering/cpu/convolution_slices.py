@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from ..plain.convolution import ConvolutionCase
 from ..plain.window_slices import read_slices
 from ..primitive import Move
-from ..select import Variant
 from ..values.accumulation_types import wide_type
+from ..variant_selection import Variant
 from .im2col import KEPT
 
 __all__ = ["VARIANTS"]

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..primitive import varying_alike
-from ..select import Variant
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

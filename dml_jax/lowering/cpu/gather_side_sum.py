@@ -20,7 +20,7 @@ from jax.custom_batching import sequential_vmap
 
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..primitive import Move, varying_alike
-from ..select import Variant
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

@@ -19,7 +19,7 @@ from ..plain.convolution import ConvolutionCase
 from ..plain.unfold import unfold_slices
 from ..plain.window_slices import read_slices
 from ..primitive import Move
-from ..select import Variant
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

@@ -11,8 +11,8 @@ from jax import lax
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..plain.scatter_rows import Rows
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_bits
+from ..values.bit_exact import as_bits
+from ..variant_selection import Variant
 from .long_loops import SHORT
 
 __all__ = ["VARIANTS"]

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from ..plain.gather import GatherCase, Read
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import never_one
-from ..values.words import as_unsigned, from_unsigned, has_unsigned
+from ..values.bit_exact import never_one
+from ..values.packed_words import as_unsigned, from_unsigned, has_unsigned
+from ..variant_selection import Variant
 
 __all__ = ["SHORT", "VARIANTS", "read_long"]
 

@@ -21,7 +21,7 @@ from jax.custom_batching import custom_vmap
 
 from ..plain.cumulative import SUMMATION, CumulativeCase
 from ..primitive import Move
-from ..select import Variant
+from ..variant_selection import Variant
 from .cache_chunks import cut_dimension, map_chunks
 
 __all__ = ["VARIANTS"]

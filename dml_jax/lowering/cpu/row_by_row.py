@@ -14,7 +14,7 @@ from jax import lax
 from ..plain.axis_operations import AxisCase, AxisOperation
 from ..plain.cumulative import CumulativeCase
 from ..primitive import Move
-from ..select import Variant
+from ..variant_selection import Variant
 from .cache_chunks import FRESH, is_converted, to_image, to_numbers, widened_slice
 
 __all__ = ["VARIANTS"]

@@ -4,7 +4,7 @@ The table is otherwise encoded as a whole, in memory that the C library takes fr
 """
 
 from ..plain.scatter_reduce import ScatterReduceCase
-from ..select import Variant
+from ..variant_selection import Variant
 from .cache_chunks import FRESH
 
 __all__ = ["VARIANTS"]

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..plain.data_movement import MoveCase
 from ..plain.gather import GatherCase
-from ..plain.gather_slices import Slices
-from ..plain.moves import MoveCase
+from ..plain.gather_dimension_numbers import Slices
 from ..plain.permute import PermuteCase
 from ..plain.split import Part
 from ..primitive import Move
-from ..select import Variant, known_bytes
-from ..values.bits import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
+from ..values.bit_exact import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
+from ..variant_selection import Variant, known_bytes
 from .long_loops import SHORT, read_long
 
 __all__ = ["VARIANTS", "copy_in_a_loop"]

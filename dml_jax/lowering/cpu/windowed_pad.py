@@ -14,12 +14,12 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..plain.border_sources import PERIODS, cut_runs, source_of
-from ..plain.moves import MoveCase
+from ..plain.data_movement import MoveCase
 from ..plain.pad import Border
+from ..plain.pad_source_indices import PERIODS, cut_runs, source_of
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import is_narrow
+from ..values.bit_exact import is_narrow
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

@@ -9,14 +9,14 @@ from functools import partial
 import jax
 from jax import lax
 
+from ..plain.data_movement import MoveCase
 from ..plain.fill import Fill, select_value
 from ..plain.gather import GatherCase, Read
-from ..plain.moves import MoveCase
 from ..plain.pad import Border
 from ..primitive import Move
-from ..select import Variant
-from ..values.words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
-from .memory import WARP
+from ..values.packed_words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
+from ..variant_selection import Variant
+from .memory_coalescing import WARP
 
 __all__ = ["VARIANTS"]
 

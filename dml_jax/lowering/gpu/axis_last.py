@@ -11,11 +11,11 @@ import jax
 from jax import lax
 
 from ..plain.gather import GatherCase, Read
-from ..plain.gather_slices import Slices
+from ..plain.gather_dimension_numbers import Slices
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_bits, is_float8
-from .memory import CACHE, WARP
+from ..values.bit_exact import as_bits, is_float8
+from ..variant_selection import Variant
+from .memory_coalescing import CACHE, WARP
 
 __all__ = ["VARIANTS"]
 

@@ -14,8 +14,8 @@ from jax import lax
 
 from ..plain.top_k import TopKCase, first_of_all
 from ..primitive import Move, by_platform
-from ..select import Variant
 from ..values.sort_keys import float_in_order
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

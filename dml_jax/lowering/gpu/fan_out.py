@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..plain.data_movement import MoveCase
 from ..plain.fill import Fill, select_value
-from ..plain.moves import MoveCase
 from ..plain.tile import Tile
 from ..primitive import Move
-from ..select import Variant, known_bytes
-from ..values.words import as_integers, from_words, join_elements, join_words, lanes, to_words
+from ..values.packed_words import as_integers, from_words, join_elements, join_words, lanes, to_words
+from ..variant_selection import Variant, known_bytes
 
 __all__ = ["VARIANTS"]
 

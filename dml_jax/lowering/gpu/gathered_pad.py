@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.border_sources import source_of
+from ..plain.data_movement import MoveCase
 from ..plain.gather import Read
-from ..plain.gather_slices import Slices
-from ..plain.moves import MoveCase
+from ..plain.gather_dimension_numbers import Slices
 from ..plain.pad import Border
+from ..plain.pad_source_indices import source_of
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_bits
+from ..values.bit_exact import as_bits
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

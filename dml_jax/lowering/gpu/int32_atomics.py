@@ -10,11 +10,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ..plain.reduction import Reduction
+from ..plain.scatter_combiners import Reduction
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..plain.scatter_rows import Rows
 from ..primitive import Move
-from ..select import Variant
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

@@ -11,9 +11,9 @@ import jax
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..plain.scatter_rows import Rows
 from ..primitive import Move
-from ..select import Variant
-from ..values.words import from_words, lanes, to_words
-from .memory import BURST
+from ..values.packed_words import from_words, lanes, to_words
+from ..variant_selection import Variant
+from .memory_coalescing import BURST
 
 __all__ = ["VARIANTS"]
 

@@ -14,10 +14,10 @@ from jax import lax
 
 from ..plain.permute import PermuteCase
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_bits
-from ..values.words import lanes
-from .memory import SECTOR, WARP, is_scattered, is_tiled
+from ..values.bit_exact import as_bits
+from ..values.packed_words import lanes
+from ..variant_selection import Variant
+from .memory_coalescing import SECTOR, WARP, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 

@@ -5,8 +5,8 @@ that leaves the second cache, sorting the updates by row costs less: see plain/s
 """
 
 from ..plain.scatter_reduce import ScatterReduceCase
-from ..select import Variant
-from .memory import CACHE, WARP, WORD
+from ..variant_selection import Variant
+from .memory_coalescing import CACHE, WARP, WORD
 
 __all__ = ["VARIANTS"]
 

@@ -24,10 +24,10 @@ from jax import lax
 
 from ..plain.permute import PermuteCase
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_bits
-from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
-from .memory import BURST, WARP, is_reread, is_scattered, is_tiled
+from ..values.bit_exact import as_bits
+from ..values.packed_words import as_integers, element, from_words, join_elements, lanes, to_words
+from ..variant_selection import Variant
+from .memory_coalescing import BURST, WARP, is_reread, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 

@@ -9,11 +9,11 @@ from math import prod
 import jax
 import jax.numpy as jnp
 
+from ..plain.sliding_windows import WindowCase
 from ..plain.window_slices import FEW, are_sliceable, read_slices
-from ..plain.windows import WindowCase
 from ..primitive import Move
-from ..select import Variant
-from ..values.bits import as_guarded_bits
+from ..values.bit_exact import as_guarded_bits
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

@@ -13,9 +13,9 @@ from jax import lax
 
 from ..plain.permute import PermuteCase
 from ..primitive import Move
-from ..select import Variant
-from ..values.words import as_integers, lanes, sum_lanes
-from .memory import SECTOR, WORD, is_scattered, is_tiled
+from ..values.packed_words import as_integers, lanes, sum_lanes
+from ..variant_selection import Variant
+from .memory_coalescing import SECTOR, WORD, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...strides.layout import Layout
+from ..plain.data_movement import MoveCase
 from ..plain.gather import GatherCase, Read
-from ..plain.moves import MoveCase
 from ..plain.scatter import ScatterCase
-from ..plain.strided import ViewCase
 from ..plain.strided_reads import read_view
+from ..plain.strided_views import ViewCase
 from ..primitive import Move
-from ..select import Variant
-from ..values.words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
+from ..values.packed_words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS"]
 

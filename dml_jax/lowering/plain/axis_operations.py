@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..primitive import Back, Move
-from ..select import choose, known_bytes, shapes_of
+from ..variant_selection import choose, known_bytes, shapes_of
 
 __all__ = ["AxisCase", "AxisOperation", "Part", "compute", "reduced"]
 

@@ -13,8 +13,8 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from ..primitive import Move, transposed
-from ..select import choose, known_bytes, shapes_of
-from .windows import Windows
+from ..variant_selection import choose, known_bytes, shapes_of
+from .sliding_windows import Windows
 
 __all__ = ["ConvolutionCase", "Convolve", "convolve", "convolve_back"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from ..primitive import Move
-from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import computed_type, narrow_apart
+from ..variant_selection import choose, known_bytes, shapes_of
 
 __all__ = ["PRODUCT", "SUMMATION", "Accumulation", "CumulativeCase", "accumulate"]
 

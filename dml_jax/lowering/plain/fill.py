@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..primitive import Back
-from .moves import back_with_number, move_elements
+from .data_movement import back_with_number, move_elements
 
 __all__ = ["Fill", "choose_value", "fill_with", "select_value"]
 

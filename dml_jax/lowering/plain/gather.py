@@ -11,10 +11,10 @@ from jax import lax
 
 from ..partition import TableShards, on_each_device
 from ..primitive import Back, Move, linear
-from ..select import choose, known_bytes, shapes_of
-from ..values.bits import as_bits, is_float, is_float8
-from .gather_slices import Slices
-from .reduction import ADD
+from ..values.bit_exact import as_bits, is_float, is_float8
+from ..variant_selection import choose, known_bytes, shapes_of
+from .gather_dimension_numbers import Slices
+from .scatter_combiners import ADD
 from .scatter_reduce import scatter_reduce
 from .scatter_rows import Write
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from .cubic_weights import far, near
-from .resampling import Interpolation
+from .separable_interpolation import Interpolation
 
 __all__ = ["Kernel", "ResampleMode", "linear_interpolation"]
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..primitive import Move
-from ..select import choose, known_bytes, shapes_of
+from ..variant_selection import choose, known_bytes, shapes_of
 
 __all__ = ["NonzeroCase", "numbers_set"]
 

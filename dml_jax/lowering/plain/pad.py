@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_guarded_bits
-from .border_sources import PERIODS, Run, cut_runs
-from .moves import back_with_number, move_elements
+from ..values.bit_exact import as_guarded_bits
+from .data_movement import back_with_number, move_elements
+from .pad_source_indices import PERIODS, Run, cut_runs
 
 __all__ = ["Border", "pad_with_copies", "pad_with_value"]
 

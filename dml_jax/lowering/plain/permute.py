@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..primitive import Move
-from ..select import choose, known_bytes, shapes_of
-from ..values.bits import as_bits, fence, is_key
-from ..values.words import lanes
+from ..values.bit_exact import as_bits, fence, is_key
+from ..values.packed_words import lanes
+from ..variant_selection import choose, known_bytes, shapes_of
 
 __all__ = ["Permutation", "PermuteCase", "permute"]
 

@@ -9,8 +9,8 @@ from jax import lax
 
 from ..partition import on_each_device
 from ..primitive import Back, Move, linear, transpose_of
-from ..select import choose, known_bytes, shapes_of
-from ..values.bits import as_bits, is_key
+from ..values.bit_exact import as_bits, is_key
+from ..variant_selection import choose, known_bytes, shapes_of
 from .scatter_rows import Write
 
 __all__ = ["ScatterCase", "TableCopy", "copy_table", "is_tiny", "scatter_slices"]

@@ -19,9 +19,9 @@ from jax.sharding import PartitionSpec
 
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type, widen_apart
-from ..values.bits import carry_bits
+from ..values.bit_exact import carry_bits
 from .gather import read_of, reading
-from .reduction import ADD, MAX, MIN, MUL, Reduction
+from .scatter_combiners import ADD, MAX, MIN, MUL, Reduction
 from .scatter_reduce import scatter_reduce
 from .scatter_rows import Rows, Write, check_sortable
 

@@ -12,11 +12,11 @@ from jax import lax
 
 from ..partition import on_each_device, shape_of_shard
 from ..primitive import Move, by_target
-from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import wide_type
-from ..values.bits import as_bits
+from ..values.bit_exact import as_bits
+from ..variant_selection import choose, known_bytes, shapes_of
 from .fill import fill_with
-from .reduction import ADD, Reduction
+from .scatter_combiners import ADD, Reduction
 from .scatter_rows import Rows, Write
 from .sorted_segments import reduce_segments
 

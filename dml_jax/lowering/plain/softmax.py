@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax, nn
 
-from ..select import shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
+from ..variant_selection import shapes_of
 from .axis_operations import AxisOperation, compute
 from .min_max import flat_number, flat_place_of_extreme
 

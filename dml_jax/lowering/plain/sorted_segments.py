@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..values.bits import as_bits
-from ..values.words import element, from_words, join_elements, lanes, to_words
-from .reduction import Reduction
+from ..values.bit_exact import as_bits
+from ..values.packed_words import element, from_words, join_elements, lanes, to_words
+from .scatter_combiners import Reduction
 from .scatter_rows import Rows
 
 __all__ = ["reduce_segments"]

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from .moves import move_elements
+from .data_movement import move_elements
 
 __all__ = ["Part", "split_along"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from jax import lax
 
 from ...strides.layout import Group, Layout, span
-from ..values.bits import index_dtype, is_key
+from ..values.bit_exact import index_dtype, is_key
 from .gather import Read, gather_slices
-from .gather_slices import Slices
+from .gather_dimension_numbers import Slices
 
 __all__ = ["ELEMENT", "offsets_of", "pad_last", "read_view"]
 

@@ -11,8 +11,8 @@ from jax import lax
 
 from ...strides.layout import Layout
 from ..primitive import Move, transpose_of
-from ..select import choose, known_bytes, shapes_of
-from ..values.bits import as_bits, carry_bits, index_dtype, is_key, is_narrow
+from ..values.bit_exact import as_bits, carry_bits, index_dtype, is_key, is_narrow
+from ..variant_selection import choose, known_bytes, shapes_of
 from .strided_reads import ELEMENT, offsets_of, pad_last
 
 __all__ = ["StridedWrite", "in_storage_order", "place", "update", "update_in_place", "write"]

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_guarded_bits
-from .moves import move_elements
+from ..values.bit_exact import as_guarded_bits
+from .data_movement import move_elements
 
 __all__ = ["Tile", "repeat_whole"]
 

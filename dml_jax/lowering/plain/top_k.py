@@ -12,7 +12,7 @@ from jax import lax
 
 from ..partition import known_shards, move_on_each_device
 from ..primitive import Move
-from ..select import choose, shapes_of
+from ..variant_selection import choose, shapes_of
 from .min_max import place_of_extreme
 
 __all__ = ["TopKCase", "first_of_all", "greatest"]

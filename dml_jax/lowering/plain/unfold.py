@@ -16,12 +16,12 @@ import numpy as np
 from jax import lax
 
 from ..primitive import linear
-from ..select import choose, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_guarded_bits, hide_constant, index_dtype
+from ..values.bit_exact import as_guarded_bits, hide_constant, index_dtype
+from ..variant_selection import choose, shapes_of
 from .depth_space import Blocks, rearrange
+from .sliding_windows import MOST_SLICES, WindowCase, Windows
 from .window_slices import FEW, add_slices, are_sliceable, have_few_phases
-from .windows import MOST_SLICES, WindowCase, Windows
 
 __all__ = ["fold_windows", "slices_of", "unfold_axis", "unfold_slices", "unfold_windows"]
 

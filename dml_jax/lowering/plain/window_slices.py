@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .windows import MOST_SLICES, Windows
+from .sliding_windows import MOST_SLICES, Windows
 
 __all__ = [
     "FEW",

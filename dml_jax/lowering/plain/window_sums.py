@@ -9,9 +9,9 @@ from operator import add
 import jax
 
 from ..primitive import linear
+from .sliding_windows import Windows
 from .unfold import slices_of, unfold_axis
 from .window_slices import are_sliceable, groups, have_few_phases, pad, read_slices, spread_slices
-from .windows import Windows
 
 __all__ = ["sum_windows"]
 

@@ -1,0 +1,45 @@
+"""An ONNX model in a file, to run on arrays."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..onnx.backend import compiled, node_by_node
+from ..onnx.errors import NotConstantError
+from ..onnx.free_dimensions import forget_names, override_sizes
+from ..onnx.function import OnnxFunction
+from ..onnx.graph import read_tensor_graph
+from ..onnx.model_loading import external_files, load_model
+from .array_model import ArrayModel, Program
+
+__all__ = ["read_onnx_file"]
+
+
+def read_onnx_file(
+    path: Path, names: Mapping[str, int], denotations: Mapping[str, int], shaped: Collection[str]
+) -> ArrayModel:
+    """Reads an ONNX model.
+
+    Args:
+      path: the file.
+      names: the free sizes of inputs by what the model calls them.
+      denotations: free sizes by what they mean, such as "DATA_BATCH".
+      shaped: inputs whose shapes are given, and whose free sizes no name ties to others.
+
+    Raises:
+      OnnxError: it cannot be read, or cannot be run here.
+      ConstraintError: no free size has such a name or denotation.
+    """
+    model, folder = load_model(path)
+    override_sizes(model, "dim_param", names, "--onnx-free-dim-name-override")
+    override_sizes(model, "denotation", denotations, "--onnx-free-dim-denotation-override")
+    forget_names(model, shaped)
+    function = OnnxFunction(read_tensor_graph(model, folder))
+
+    def prepare(arrays: Sequence[Any]) -> Program:
+        try:
+            return Program(compiled(function, arrays))
+        except NotConstantError as error:
+            return Program(node_by_node(function, arrays), str(error))
+
+    return ArrayModel(path, function.inputs, function.output_names, (path, *external_files(model, folder)), prepare)

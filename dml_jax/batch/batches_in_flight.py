@@ -1,0 +1,34 @@
+"""`InFlight`: waits until fewer than N batches are in flight, that is, until JAX has released the memory of others."""
+
+import time
+import weakref
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["InFlight"]
+
+PATIENCE = 5.0  # seconds; more than a garbage collection of JAX ever takes
+
+
+class InFlight:
+    """The batches that one source has passed to JAX, which releases an array some time after its work has ended."""
+
+    def __init__(self) -> None:
+        self._owners: list[weakref.ref] = []
+
+    def add(self, owner: Any) -> None:
+        """Adds a batch, by the object that frees its memory when it is collected."""
+        self._owners.append(weakref.ref(owner))
+
+    def wait(self, most: int) -> None:
+        """Returns when fewer than `most` batches are still held."""
+        deadline = time.monotonic() + PATIENCE
+        while self._count() >= most and time.monotonic() < deadline:
+            jax.device_put(np.uint8(0)).block_until_ready()  # JAX frees what it no longer needs when it is called
+            time.sleep(1e-4)
+
+    def _count(self) -> int:
+        self._owners = [owner for owner in self._owners if owner() is not None]
+        return len(self._owners)

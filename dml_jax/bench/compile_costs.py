@@ -1,0 +1,132 @@
+"""Seconds to trace, lower and compile each operator, and its peak memory, beside jax.numpy."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from statistics import geometric_mean, median, quantiles
+from typing import Any, ClassVar
+
+import jax
+from rich.table import Table
+
+from . import gather_gradients
+from .case import Case
+from .implementations import jnp_of
+from .operators import quick
+from .section import Job, Section, unframed
+from .timing import Effort, by_case
+
+__all__ = ["LEGEND", "Cost", "costs_section", "table"]
+
+Function = Callable[..., Any]
+
+STEPS = {"trace": "tracing", "lower": "lowering", "compile": "compiling"}  # in headings, and in `Cost`
+LEGEND = """\
+ms to trace      what JAX takes to trace a call of dml_jax, in milliseconds: the median, as of all that follows
+ms to lower      the same for StableHLO to be made of what was traced
+ms to compile    the same for XLA to compile that
+of floor         bytes of arguments, outputs and temporary arrays, as a part of arguments and outputs alone
+x jnp            time or memory of jax.numpy's twin, divided by that of dml_jax: above 1.00 dml_jax takes less"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One implementation in one case.
+
+    Args:
+      case: its name.
+      operator: of the case.
+      contender: its name.
+      tracing: seconds until a call was traced, the median.
+      lowering: seconds from then on until StableHLO was made of it.
+      compiling: seconds from then on until XLA had compiled that.
+      spread: half the distance of the quartiles of all three together, as a part of the median.
+      peak: bytes of arguments, outputs and temporary arrays while it runs; None where XLA does not tell.
+      floor: bytes of arguments and outputs alone.
+    """
+
+    case: str
+    operator: str
+    contender: str
+    tracing: float
+    lowering: float
+    compiling: float
+    spread: float
+    peak: int | None
+    floor: int
+    control: ClassVar[None] = None  # nothing is copied here
+
+
+def costs_section() -> Section:
+    """The first quick case of every operator, and the gradient of a gather."""
+    first: dict[str, Case] = {}
+    for case in quick():
+        first.setdefault(case.operator, case)
+    jobs = [_job(case, case.written(len(case.make())), jnp_of(case)) for case in first.values()]
+    read = gather_gradients.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
+    jobs.append(_job(read, gather_gradients.gradient_of(read), gather_gradients.plain_of(read)))
+    return Section("costs beside running", jobs, ["dml_jax", "jnp"], table, LEGEND)
+
+
+def _job(case: Case, ours: Function, other: Function | None) -> Job:
+    functions = {"dml_jax": ours, **({"jnp": other} if other else {})}
+    return Job(case.name, lambda effort: _measure(case, functions, effort))
+
+
+def _measure(case: Case, functions: dict[str, Function], effort: Effort) -> list[Cost]:
+    """Measures the functions in random order, round by round. The first round warms up imports and does not count."""
+    arrays, order, found = case.make(), random.Random(0), {name: [] for name in functions}
+    with jax.enable_x64(case.needs_x64(arrays)):
+        for _ in range(effort.rounds + 1):
+            for name in order.sample([*functions], len(functions)):
+                found[name].append(_compiled(functions[name], arrays))
+    return [_cost(case, name, *zip(*samples[1:], strict=True)) for name, samples in found.items()]
+
+
+def _compiled(function: Function, arrays: Sequence[Any]) -> tuple[tuple[float, ...], int | None, int]:
+    """Seconds of each step of a new function, of which JAX has kept nothing, and bytes."""
+    jax.clear_caches()
+    times = [time.perf_counter()]
+    traced = jax.jit(lambda *arrays: function(*arrays)).trace(*arrays)
+    times.append(time.perf_counter())
+    lowered = traced.lower()
+    times.append(time.perf_counter())
+    memory = lowered.compile().memory_analysis()
+    times.append(time.perf_counter())
+    made = [prod(out.shape) * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
+    parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    peak = sum(getattr(memory, part) for part in parts) if memory else None
+    steps = tuple(after - before for before, after in pairwise(times))
+    return steps, peak, sum(array.nbytes for array in arrays) + sum(made)
+
+
+def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], floors: Sequence[int]) -> Cost:
+    sums = [sum(of) for of in steps]
+    low, middle, high = quantiles(sums, n=4) if len(sums) > 1 else sums * 3
+    tracing, lowering, compiling = map(median, zip(*steps, strict=True))
+    spread = (high - low) / 2 / middle
+    return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
+
+
+def table(title: str, rows: Sequence[Cost], implementations: Sequence[str], peak: float | None) -> Table:
+    """A line for each case, and the geometric means."""
+    pairs = [*((f"ms to {step}", step) for step in STEPS), ("of floor", "memory")]
+    headings = [part for heading, subject in pairs for part in (heading, f"{subject} x {implementations[1]}")]
+    lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
+    columns = zip(*lines.values(), strict=True)
+    means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]
+    lines["geometric mean"] = means
+    words = ([case, *("-" if n is None else f"{n:.2f}" for n in numbers)] for case, numbers in lines.items())
+    return unframed(title, ["case", *headings], words)
+
+
+def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:
+    """Each number of ours, followed by its ratio other / ours, or None without another."""
+    for name in STEPS.values():
+        yield 1e3 * getattr(ours, name)
+        yield getattr(other, name) / getattr(ours, name) if other else None
+    yield ours.peak / ours.floor if ours.peak else None
+    yield other.peak / ours.peak if ours.peak and other and other.peak else None

@@ -1,0 +1,225 @@
+"""Fusion of graphs: one executable for all operators, beside one executable per operator with buffers between them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..compiled.compile import compile_operator
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
+from ..graphs.builder import GraphBuilder
+from ..graphs.graph_desc import GraphDesc
+from ..graphs.nodes_and_edges import Constant
+from .case import DTYPES, Arrays, Case, data, dims, random_indices
+from .implementations import Implementation, JaxRun, Run
+from .peers import torch_run
+
+__all__ = ["cases", "implementations"]
+
+ITEMSIZES = (4, 2, 1)
+
+
+def cases(size: int) -> Iterator[Case]:
+    """Three graphs, three data types.
+
+    Args:
+      size: bytes of each graph's input.
+    """
+    for itemsize in ITEMSIZES:
+        yield _blocks(size, itemsize)
+        yield _pieces(size, itemsize)
+        yield _reads(size, itemsize)
+
+
+def implementations(*, peers: bool) -> list[Implementation]:
+    """The graph, its operators one by one, and the same calls of other libraries."""
+    found = [
+        Implementation("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
+        Implementation("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
+        Implementation("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), donated=True)),
+    ]
+    if peers and find_spec("torch"):
+        found.append(Implementation("torch", _torch))
+    return found
+
+
+class GraphRun(JaxRun):
+    """The whole graph as one executable, into preallocated outputs."""
+
+    def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
+        compiled = compile_operator(graph)
+        self.donated, self.called = True, lambda out, *arrays: compiled(*arrays, out=out)
+        self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
+        (output,) = graph.outputs.values()
+        self.out = jnp.zeros(output.element_span, output.dtype)
+
+
+class EachRun(GraphRun):
+    """One executable for each operator; intermediate arrays are preallocated too."""
+
+    def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
+        super().__init__(graph, turns)
+        self.graph = graph
+        constants = {name: node for name, node in graph.nodes.items() if isinstance(node, Constant)}
+        self.operators = {
+            name: compile_operator(node) for name, node in graph.nodes.items() if not isinstance(node, Constant)
+        }
+        self.buffers: dict[Any, jax.Array] = {}
+        for reader, source in graph.edges.items():
+            if source[0] in constants:
+                tensor = graph.nodes[reader[0]].input_ports()[reader[1]]  # type: ignore[union-attr]
+                self.buffers[source] = jnp.asarray(np.frombuffer(constants[source[0]].data, tensor.dtype))
+        for name, operator in self.operators.items():
+            for port, tensor in operator.desc.output_ports().items():
+                self.buffers[name, port] = jnp.zeros(tensor.element_span, tensor.dtype)
+
+    def step(self, turn: int) -> None:
+        given = dict(zip(self.graph.inputs, self.turns[turn % len(self.turns)], strict=True))
+        for name, operator in self.operators.items():
+            sources = [self.graph.edges[name, port] for port in operator.desc.input_ports()]
+            inputs = [given[s] if isinstance(s, str) else self.buffers[s] for s in sources]
+            self.buffers[name, "output"] = operator(*inputs, out=self.buffers[name, "output"])
+        (last,) = (self.graph.edges[port] for port in self.graph.outputs)
+        self.out = self.buffers[last]
+
+
+# The graphs: the descriptor, then the same calls in the words that NumPy's API, jax.numpy and torch share.
+
+
+def _blocks(size: int, itemsize: int) -> Case:
+    """Blocks of 2 x 2 to channels, the channels in another order, and back."""
+    height, width, channels = 512, 512, 4
+    count = max(1, size // itemsize // (height * width * channels))
+    picture, wide = (count, channels, height, width), (count, 4 * channels, height // 2, width // 2)
+    order = np.random.default_rng(5).permutation(4 * channels).astype(np.uint32)
+    graph = GraphBuilder()
+    blocks = graph.space_to_depth(graph.input("x", _tensor(picture, itemsize)), 2)
+    picked = graph.gather(blocks, graph.constant(order.reshape(1, 1, 1, -1)), axis=1, index_dimensions=1)
+
+    def of(like: Any, x: Any) -> Any:
+        apart = x.reshape(count, channels, height // 2, 2, width // 2, 2)
+        deep = _permute(like, apart, (0, 3, 5, 1, 2, 4)).reshape(wide)
+        picked = _take(like, deep, order, 1).reshape(count, 2, 2, channels, height // 2, width // 2)
+        return _permute(like, picked, (0, 3, 4, 1, 5, 2)).reshape(picture)
+
+    built = graph.build({"y": graph.depth_to_space(picked, 2)})
+    return _case("SPACE_TO_DEPTH, GATHER, DEPTH_TO_SPACE", built, itemsize, [(picture, None)], of)
+
+
+def _pieces(size: int, itemsize: int) -> Case:
+    """The middle of pictures, twice side by side, a picture below it, and all of that with channels last."""
+    height, width, channels = 512, 512, 3
+    count = max(1, size // itemsize // (height * width * channels))
+    whole, middle = (count, channels, height, width), (count, channels, height, width // 2)
+    both, each = (count, channels, 2 * height, width), (1, 1, 1, 1)
+    graph = GraphBuilder()
+    x = graph.input("x", _tensor(whole, itemsize))
+    twice = graph.tile(graph.slice1(x, (0, 0, 0, width // 4), middle, each), (1, 1, 1, 2))
+    last = TensorDesc(x.data_type, both, _strides((0, 2, 3, 1), both))
+
+    def of(like: Any, x: Any) -> Any:
+        cut = x[..., width // 4 : width // 4 + width // 2]
+        return _permute(like, _join(like, [_join(like, [cut, cut], 3), x], 2), (0, 2, 3, 1))
+
+    built = graph.build({"y": graph.join((twice, x), 2, output=last)})
+    return _case("SLICE, TILE, JOIN, channels last", built, itemsize, [(whole, None)], of)
+
+
+def _reads(size: int, itemsize: int) -> Case:
+    """Gathers rows of a table, sorts them by expert (gather), and permutes the elements of each (gather_elements)."""
+    width = 1024
+    rows = max(4, size // itemsize // width)
+    graph = GraphBuilder()
+    table = graph.input("table", _tensor((rows, width), itemsize))
+    ids, order = (graph.input(name, TensorDesc("INT32", (1, rows))) for name in ("ids", "order"))
+    places = graph.input("places", TensorDesc("INT32", (rows, width)))
+    routed = graph.gather(graph.gather(table, ids, 0, 1), order, 0, 1)
+
+    def of(like: Any, table: Any, ids: Any, order: Any, places: Any) -> Any:
+        routed = _take(like, _take(like, table, ids, 0), order, 0)
+        return like.gather(routed, 1, places) if _is_torch(like) else like.take_along_axis(routed, places, 1)
+
+    shapes = [((rows, width), None), ((rows,), rows), ((rows,), rows), ((rows, width), width)]
+    built = graph.build({"y": graph.gather_elements(routed, places, 1)})
+    return _case("GATHER, GATHER, GATHER_ELEMENTS", built, itemsize, shapes, of)
+
+
+def _case(
+    name: str,
+    graph: GraphDesc,
+    itemsize: int,
+    shapes: Sequence[tuple[tuple[int, ...], int | None]],
+    of: Callable[..., Any],
+) -> Case:
+    """A case of a graph; `shapes` has per input the shape, and for indices their upper bound."""
+
+    def make() -> Arrays:
+        arrays = [data(s, itemsize) if n is None else random_indices(n, s) for s, n in shapes]
+        return tuple(array.reshape(-1) for array in arrays)
+
+    moved = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
+    attributes = {"graph": graph, "shapes": [shape for shape, _ in shapes], "of": of}
+    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
+
+
+def _tensor(sizes: tuple[int, ...], itemsize: int) -> TensorDesc:
+    return TensorDesc(DataType.of(DTYPES[itemsize]), sizes)
+
+
+def _strides(order: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of dimensions that lie in memory in this order."""
+    return tuple(prod(sizes[d] for d in order[order.index(dimension) + 1 :]) for dimension in range(len(sizes)))
+
+
+# The same calls elsewhere.
+
+
+def _of(like: Any, case: Case) -> Callable[..., Any]:
+    return lambda *arrays: case.attributes["of"](like, *arrays)
+
+
+def _shaped(case: Case, turns: Sequence[Arrays]) -> list[Arrays]:
+    shapes = case.attributes["shapes"]
+    return [tuple(array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)) for arrays in turns]
+
+
+def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    (output,) = case.attributes["graph"].outputs.values()
+    out = np.zeros(output.element_span, output.dtype)
+    compute = _of(torch, case)
+    return torch_run(lambda out, *arrays: out.copy_(compute(*arrays).reshape(-1)), out, _shaped(case, turns))
+
+
+@cache
+def _is_torch(like: Any) -> bool:
+    return like.__name__ == "torch"
+
+
+def _permute(like: Any, x: Any, order: tuple[int, ...]) -> Any:
+    return x.permute(order) if _is_torch(like) else x.transpose(order)
+
+
+def _take(like: Any, x: Any, indices: Any, axis: int) -> Any:
+    if not _is_torch(like):
+        return like.take(x, indices, axis=axis, mode="clip")
+    at = _on_device(tuple(indices.tolist()), x.device) if isinstance(indices, np.ndarray) else indices
+    return like.index_select(x, axis, at)
+
+
+@cache
+def _on_device(indices: tuple[int, ...], device: Any) -> Any:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return torch.tensor(indices, device=device)
+
+
+def _join(like: Any, parts: Sequence[Any], axis: int) -> Any:
+    return like.cat(parts, axis) if _is_torch(like) else like.concatenate(parts, axis)

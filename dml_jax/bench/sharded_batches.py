@@ -1,0 +1,138 @@
+"""Batches sharded over all local devices, beside one device and multi-threaded torch.
+
+On a CPU these are virtual devices, which together use every core.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from itertools import starmap
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from rich.table import Table
+
+from ..batch.batch_function import replicated
+from .case import Arrays, Case
+from .implementations import Implementation, Run
+from .parallel_efficiency import LINEAR, Looped, quartiles, sampled
+from .peers import torch_run
+from .section import Job, Section, ratio, unframed
+from .sharded_batch_cases import BatchCase, cases
+from .timing import COMPARED, Effort, Measured, by_case
+
+__all__ = ["copied_by_all", "implementations", "measured", "of_linear", "section", "torch_threads"]
+
+LEGEND = """\
+of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
+of linear        parallel efficiency, t(1 device) / (N x t(N devices)): 1.00 is linear scaling
+x NAME           how many times as fast all devices are as NAME: one device, or torch with a thread per core"""
+
+
+class ShardedRun(Looped):
+    """Calls that each device computes on its part of the batch (shard_map)."""
+
+    def __init__(self, function: Callable[..., Any], arrays: Arrays, split: Sequence[bool]):
+        mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
+        batch, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+        specs = tuple(batch.spec if is_split else whole.spec for is_split in split)
+        local = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=batch.spec, check_vma=False)
+
+        def placed(array: np.ndarray, is_split: bool) -> jax.Array:
+            return jax.device_put(array, batch) if is_split else replicated(array, whole)
+
+        super().__init__(lambda out, *arrays: local(*arrays), None, [*map(placed, arrays, split)])
+
+
+def section(size: int, *, peers: bool) -> Section:
+    """A job for each case.
+
+    Args:
+      size: bytes of the data, about.
+      peers: whether torch is measured, on CPUs.
+    """
+    found = implementations(peers=peers)
+    jobs = [Job(case.name, partial(measured, case, found)) for case in cases(size, jax.local_device_count())]
+    return Section(
+        "batches sharded over all devices, relative to a copy sharded the same way",
+        jobs,
+        [one.name for one in found],
+        table,
+        LEGEND,
+    )
+
+
+def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -> list[Measured]:
+    """Measures implementations one at a time: another's spinning threads would slow XLA."""
+    arrays, rows = case.make(), []
+    copied = median(sampled(copied_by_all(case), effort))
+    first = np.empty(0)
+    for implementation in found:
+        run: Any = implementation.start(case, [arrays])
+        low, middle, high = quartiles(sampled(run, effort))
+        value = run.value(COMPARED)
+        first = first if rows else value
+        is_same = value.shape == first.shape and value.tobytes() == first.tobytes()
+        times = middle, low, high, copied / middle
+        rows.append(Measured(case.name, case.operator, implementation.name, case.moved, *times, is_same))
+        del run
+    return rows
+
+
+def of_linear(measured: Mapping[str, Measured], devices: int) -> float:
+    """Parallel efficiency: t(1 device) / (N x t(N devices)); 1.00 is linear scaling."""
+    return measured["one device"].seconds / (devices * measured["dml_jax"].seconds)
+
+
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None) -> Table:
+    """A line for each case."""
+
+    def cells(case: str, by_name: Mapping[str, Measured]) -> list[str]:
+        ours, linear = by_name["dml_jax"], of_linear(by_name, jax.local_device_count())
+        why = "" if linear >= LINEAR else ours.why or f"{ours.seconds * 1e3:.3g} ms a call"
+        others = [ratio(ours, by_name.get(name)) for name in implementations[1:]]
+        return [case, f"{ours.of_copy:.2f}", f"{linear:.2f}", *others, why or "-"]
+
+    headings = ["case", "of copy", "of linear", *(f"x {name}" for name in implementations[1:]), "below 0.9"]
+    return unframed(title, headings, starmap(cells, by_case(rows)))
+
+
+def implementations(*, peers: bool) -> list[Implementation]:
+    """This library on all devices, then on one device, then, on a CPU, torch with a thread per core."""
+    peers = peers and jax.default_backend() == "cpu"
+    found = [Implementation("dml_jax", _sharded), Implementation("one device", _on_one)]
+    return [*found, Implementation("torch", _torch)] if peers and find_spec("torch") else found
+
+
+def copied_by_all(case: Case) -> Run:
+    """The ceiling: a sharded negation, which reads half of the case's bytes and writes the other half."""
+    devices = jax.local_device_count()
+    ones = np.ones((devices, max(1, case.moved // 8 // devices)), np.float32)
+    return ShardedRun(jnp.negative, (ones,), (True,))
+
+
+def torch_threads(cores: int) -> dict[str, str]:
+    """Sets torch's threads to `cores`; returns their number for the stored versions."""
+    if not find_spec("torch"):
+        return {}
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.set_num_threads(cores)
+    return {"threads of torch": str(torch.get_num_threads())}
+
+
+def _sharded(case: Any, turns: Sequence[Arrays]) -> Run:
+    return ShardedRun(case.call, turns[0], case.split)
+
+
+def _on_one(case: Case, turns: Sequence[Arrays]) -> Run:
+    return Looped(lambda out, *arrays: case.call(*arrays), None, [*map(jnp.asarray, turns[0])])
+
+
+def _torch(case: Any, turns: Sequence[Arrays]) -> Run:
+    out = case.output(turns[0])
+    return torch_run(case.torch, np.zeros(out.shape, out.dtype), turns)

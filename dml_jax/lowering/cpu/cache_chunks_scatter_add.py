@@ -1,0 +1,104 @@
+"""Scatter-adds on CPUs, chunk by chunk, in wide numbers that stay in the cache.
+
+XLA:CPU widens all updates and the whole table, to memory that the C library takes fresh from the system, and that costs
+more than to add. It also stores an index tuple for every single element, where one number in a flat table would do.
+
+Rows are added to one wide table, some updates after the others. Elements along an axis are added to a part of the table
+of their own, which is then rounded. Along axis 1, in chunks of two rows and with rows of three elements:
+
+    updates [[1, 2, 4], [1, 1, 1], ...] to elements [[0, 0, 2], [1, 1, 1], ...]
+    flat, the first chunk adds 1 2 4 1 1 1 to numbers 0 0 2 4 4 4, and makes [[3, 0, 4], [0, 3, 0]]
+
+XLA:CPU moves a conversion out of a loop, as no iteration changes its result; so the updates of each iteration come from
+a barrier that its number passes.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.custom_batching import sequential_vmap
+
+from ..plain.scatter_reduce import ScatterReduceCase
+from ..plain.scatter_rows import Rows
+from ..primitive import Move, varying_alike
+from ..variant_selection import Variant
+
+__all__ = ["VARIANTS"]
+
+CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else
+LINE = 64  # bytes that a cache reads at once, and a chunk of each line of an array at least
+
+
+def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:
+    """`step(turn, state, arrays)` in turn, from `start`; the first turn is the only one without a loop."""
+    start, arrays = varying_alike(start, arrays)
+
+    def pass_barrier(turn: jax.Array, state: Any) -> Any:
+        turn, now = lax.optimization_barrier((turn, arrays))
+        return step(turn, state, now)
+
+    return step(np.int32(0), start, arrays) if turns == 1 else lax.fori_loop(0, turns, pass_barrier, start)
+
+
+def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    """Adds rows to one wide table; indices out of range go to an extra row after its last one."""
+    rows, wide = case.rows, case.wide
+    numbers, folded, count = rows.row_of_each(indices), rows.fold_updates(updates), rows.count
+    number, width = folded.shape
+    size = min(number, max(1, CHUNK // (width * wide.itemsize)))
+
+    def step(turn: Any, sums: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
+        start = jnp.minimum(turn * size, number - size)
+        at, chunk = (lax.dynamic_slice_in_dim(array, start, size) for array in arrays)
+        is_new = start + lax.iota(jnp.int32, size) >= turn * size  # the last chunk begins in the one before
+        return sums.at[jnp.where(is_new, at, count)].add(chunk.astype(wide), mode="drop")
+
+    sums = _loop(-(-number // size), step, jnp.zeros((count, width), wide), (numbers, folded))
+    return rows.unfold(sums.astype(updates.dtype))
+
+
+def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    """Chunks along the longest dimension that goes along with the indices'."""
+    rows, slices, dtype = case.rows, case.rows.slices, updates.dtype
+    dim, own = max(zip(slices.along, slices.indices_along, strict=True), key=lambda each: rows.shape[each[0]])
+    length = rows.shape[dim]
+    least = -(-LINE // (prod(rows.shape[dim + 1 :]) * case.itemsize))
+    size = min(length, max(least, CHUNK * length // case.wide_bytes))
+    part = replace(rows, shape=(*rows.shape[:dim], size, *rows.shape[dim + 1 :]))
+
+    def step(turn: Any, result: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
+        start = jnp.minimum(turn * size, length - size)  # what the last chunk shares with the one before is the same
+        at, chunk = (lax.dynamic_slice_in_dim(array, start, size, own) for array in arrays)
+        sums = _add_flat(part, at, chunk.astype(case.wide))
+        return lax.dynamic_update_slice_in_dim(result, sums.astype(dtype), start, dim)
+
+    return _loop(-(-length // size), step, jnp.zeros(rows.shape, dtype), (indices, updates))
+
+
+def _add_flat(rows: Rows, indices: jax.Array, numbers: jax.Array) -> jax.Array:
+    mode = "drop" if rows.write.mode == "fill" else "promise_in_bounds"
+    zeros = jnp.zeros(prod(rows.shape), numbers.dtype)
+    return zeros.at[rows.element_of_each(indices)].add(numbers.reshape(-1), mode=mode).reshape(rows.shape)
+
+
+def _add(case: ScatterReduceCase) -> Move | None:
+    if not case.adds_to_zeros:
+        return None
+    # A loop over batches at once would leave the cache.
+    return sequential_vmap(partial(_add_elements if case.takes_elements else _add_rows, case))
+
+
+def _pays(case: ScatterReduceCase) -> bool:
+    """If updates are fewer than rows, to fill the table with zeros takes most of the time in either way."""
+    is_widened = case.takes_rows and case.is_narrow
+    return case.number >= case.rows.count and (case.takes_elements or is_widened)
+
+
+VARIANTS = (Variant("cache_chunks", "scatter_reduce", "cpu", _add, _pays),)

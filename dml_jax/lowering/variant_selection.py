@@ -1,0 +1,211 @@
+"""Choice of how an operation runs: the first variant of its platform that pays, or its plain implementation.
+
+An operation is a function of arrays with a plain implementation in jax.numpy and lax. A variant computes the same, bit
+for bit if it moves data, by a mechanism that is faster on one platform. `registry.py` lists them all.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache, partial
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from ..errors import ConstraintError
+from .forced_form import forced_form, forcing
+from .primitive import Back, Move, Target, by_target
+
+__all__ = [
+    "Case",
+    "Choice",
+    "Variant",
+    "choose",
+    "form_names",
+    "known_bytes",
+    "shapes_of",
+    "use_form",
+    "watch_choices",
+]
+
+SMALL = 2**17  # bytes read and written: a kernel that moves fewer takes no longer than its launch
+
+
+class Case(Protocol):
+    """Facts of one call that are known while it is traced: shapes and types, attributes, the number of devices."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes read and written; 0 where a size is symbolic, or only the plain implementation runs."""
+        ...
+
+    @property
+    def plain(self) -> Move:
+        """The plain implementation, of (where, *data)."""
+        ...
+
+    @property
+    def result(self) -> jax.ShapeDtypeStruct:
+        """The shape and type of the result."""
+        ...
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How an operation runs on a platform, instead of plainly.
+
+    Args:
+      name: the mechanism.
+      operation: as `choose` is told.
+      platform: as jax.lax.platform_dependent names it.
+      run: takes a case; returns the function of (where, *data), or None where the mechanism cannot do it.
+      pays: takes a case; whether the mechanism is faster than the plain implementation, by its own arithmetic.
+    """
+
+    name: str
+    operation: str
+    platform: str
+    run: Callable[[Any], Move | None]
+    pays: Callable[[Any], bool]
+
+
+class Choice(NamedTuple):
+    """A choice that was made while a program was lowered: the name of a variant, or "plain"."""
+
+    operation: str
+    platform: str
+    name: str
+    case: Any
+
+
+_WATCHED: ContextVar[list[Choice] | None] = ContextVar("watched", default=None)
+
+
+def choose(
+    operation: str,
+    case_of: Callable[[int], Case],
+    back: Back | None = None,
+    *,
+    is_opaque: bool = True,
+    is_multilinear: bool = False,
+) -> Move:
+    """A function of (where, *data) that runs the first variant that can run and pays where a program is lowered.
+
+    Args:
+      operation: its name, by which variants say what they do.
+      case_of: the number of devices among which XLA may divide an array to the case.
+      back: the transpose of an operation that is linear in data; None for one that has the derivative of its plain
+        meaning.
+      is_opaque: whether JAX must not differentiate the plain implementation on its own, even where no variant pays.
+      is_multilinear: as of `by_target`.
+    """
+    forced, case = forced_form(), case_of(1)
+    run_by = partial(by_target, plain=case.plain, back=back, result=case.result, is_multilinear=is_multilinear)
+
+    def chosen(target: Target) -> Move:
+        case = case_of(target.devices)
+        name, run = _first(operation, target.platform, case, forced)
+        note(Choice(operation, target.platform, name, case))
+        return run
+
+    # An operation that runs plainly on one device does so on several, where its meaning may keep other bits.
+    if all(_first(operation, platform, case, forced)[0] == "plain" for platform in _platforms(operation)):
+        on_devices = lambda target: case_of(target.devices).plain  # noqa: E731
+        return run_by(on_devices) if back and is_opaque else case.plain
+    return run_by(chosen)
+
+
+def _first(operation: str, platform: str, case: Case, forced: str | None) -> tuple[str, Move]:
+    """The name and the function of the forced variant, on any platform, or else of the first one that pays."""
+    variants = _variants(operation) if case.bytes >= (1 if forced else SMALL) else []
+    for variant in variants:
+        is_asked = variant.name == forced if forced else variant.platform == platform and variant.pays(case)
+        if is_asked and (run := variant.run(case)):
+            return variant.name, run
+    return "plain", case.plain
+
+
+@cache
+def _variants(operation: str) -> Sequence[Variant]:
+    # Imported with the first choice: variants import what they are chosen for.
+    from .registry import VARIANTS
+
+    return [variant for variant in VARIANTS if variant.operation == operation]
+
+
+@cache
+def _platforms(operation: str) -> Sequence[str]:
+    return sorted({variant.platform for variant in _variants(operation)})
+
+
+# Forcing and watching.
+
+
+def form_names() -> Sequence[str]:
+    """The names that `use_form` takes."""
+    from .registry import VARIANTS
+
+    return ["plain", *sorted({variant.name for variant in VARIANTS})]
+
+
+@contextmanager
+def use_form(name: str) -> Iterator[None]:
+    """Forces how every operator that is traced inside runs, on every platform: for measuring, and as a way out.
+
+    A form is how XLA moves the data, never what arrives; sums of floats may differ in their last bits. Where the named
+    one cannot run, the plain one does.
+    A function that jax.jit has compiled before keeps the form that it has.
+
+    Args:
+      name: "plain", which is what jax.numpy and lax do, or the name of a variant in docs/forms.md.
+
+    Raises:
+      ConstraintError: another name.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> with dml_jax.use_form("plain"):
+      ...     print(dml_jax.space_to_depth(np.uint8([[[1, 2], [3, 4]]]), 2).ravel())
+      [1 2 3 4]
+
+    Source: none; DirectML's drivers choose for themselves.
+    """
+    if name not in form_names():
+        raise ConstraintError(
+            f"use_form: name must be one of {', '.join(map(repr, form_names()))}, but it is {name!r}."
+        )
+    with forcing(name):
+        yield
+
+
+@contextmanager
+def watch_choices() -> Iterator[list[Choice]]:
+    """Collects what is chosen for whatever is lowered inside."""
+    seen: list[Choice] = []
+    token = _WATCHED.set(seen)
+    try:
+        yield seen
+    finally:
+        _WATCHED.reset(token)
+
+
+def note(choice: Choice) -> None:
+    """Tells the innermost `watch_choices`."""
+    if (watched := _WATCHED.get()) is not None:
+        watched.append(choice)
+
+
+# Sizes.
+
+
+def shapes_of(*arrays: Any) -> Sequence[Any]:
+    """Shapes and types, which outlive a trace, of arrays that do not."""
+    return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+
+
+def known_bytes(*arrays: Any) -> int:
+    """The bytes of arrays, or of jax.ShapeDtypeStructs, together; 0 while a size is symbolic."""
+    known = all(isinstance(n, int) for array in arrays for n in array.shape)
+    return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0

@@ -1,0 +1,29 @@
+"""A number on neighbouring diagonals of matrices, for DIAGONAL_MATRIX and DIAGONAL_MATRIX1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..lowering.plain.data_movement import back_with_number, move_elements
+from ..lowering.values.bit_exact import index_dtype
+
+__all__ = ["filled"]
+
+
+def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:
+    """The matrices of the last two dimensions, `value` on the diagonals from `begin` up to `end`, or on all others."""
+    sizes = input.shape[-2:]
+    dtype = index_dtype(sizes)
+    limits = jnp.iinfo(dtype)  # no diagonal has the largest of these numbers
+    low, high = (min(max(number, int(limits.min)), int(limits.max)) for number in (begin, end))
+    diagonal = lax.broadcasted_iota(dtype, sizes, 1) - lax.broadcasted_iota(dtype, sizes, 0)
+    is_filled = (diagonal >= low) ^ (diagonal < high) ^ (end >= begin)
+    return move_elements(_chosen, is_filled, input, jnp.asarray(value), back=back_with_number(_chosen))
+
+
+def _chosen(is_filled: jax.Array, input: jax.Array, value: jax.Array) -> jax.Array:
+    return jnp.where(is_filled, value, input)

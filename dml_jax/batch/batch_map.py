@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, describe
 from .batch_function import BatchFunction, host_rows, suitable_size
 from .batch_sources import ArraySource, Source, as_source
+from .function_code import code_of
 from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
 from .output_checks import check_output
@@ -133,7 +134,8 @@ def map_batches(
         width = batch_size or suitable_size(fn, sources, constants)
         function = BatchFunction(fn, sources, constants, width if total is None else min(width, max(total, 1)))
         identities = [source.identity() for source in (*sources, *wholes)]
-        facts = {"function": _name(fn), "identity": _json(identity), "inputs": identities}
+        named = {"function": _name(fn), "function_code": code_of(fn), "identity": _json(identity)}
+        facts = {**named, "inputs": identities}
         job = Job(target, function.dtype, function.item, total, facts, None not in identities, part)
         run = stack.enter_context(opened(job, overwrite=overwrite, restart=restart))
         return _run(run, function, sources, progress or (lambda _: None), checkpoint_seconds)

@@ -88,7 +88,8 @@ def map_batches(
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
         inputs and its output have 64 MB together, or one row; on GPUs one row per device.
       shared: arrays that `fn` gets whole with every batch.
-      identity: what else distinguishes this job from others, such as attributes that `fn` has bound; JSON types.
+      identity: what else distinguishes this job from others, beside the code of `fn` and the numbers that it has bound:
+        its other parameters, such as {"order": "CRD"}; JSON types.
       overwrite: replaces an existing output when the new one is complete.
       restart: forgets what an earlier run has recorded.
       progress: called with a `Progress` after each batch, in the caller's thread. If it raises, the

@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, describe
 from .batch_function import BatchFunction, host_rows, suitable_size
 from .batch_sources import ArraySource, Source, as_source
+from .function_code import code_of
 from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
 from .output_checks import check_output
@@ -87,7 +88,8 @@ def map_batches(
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
         inputs and its output have 64 MB together, or one row; on GPUs one row per device.
       shared: arrays that `fn` gets whole with every batch.
-      identity: what else distinguishes this job from others, such as attributes that `fn` has bound; JSON types.
+      identity: what else distinguishes this job from others, beside the code of `fn` and the numbers that it has bound:
+        its other parameters, such as {"order": "CRD"}; JSON types.
       overwrite: replaces an existing output when the new one is complete.
       restart: forgets what an earlier run has recorded.
       progress: called with a `Progress` after each batch, in the caller's thread. If it raises, the
@@ -133,7 +135,8 @@ def map_batches(
         width = batch_size or suitable_size(fn, sources, constants)
         function = BatchFunction(fn, sources, constants, width if total is None else min(width, max(total, 1)))
         identities = [source.identity() for source in (*sources, *wholes)]
-        facts = {"function": _name(fn), "identity": _json(identity), "inputs": identities}
+        named = {"function": _name(fn), "function_code": code_of(fn), "identity": _json(identity)}
+        facts = {**named, "inputs": identities}
         job = Job(target, function.dtype, function.item, total, facts, None not in identities, part)
         run = stack.enter_context(opened(job, overwrite=overwrite, restart=restart))
         return _run(run, function, sources, progress or (lambda _: None), checkpoint_seconds)

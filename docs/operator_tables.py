@@ -3,7 +3,7 @@
 | directive | what it prints |
 | --- | --- |
 | `operators` | a row per operator, and the contents: `operators/NAME.md` for `dml_jax/operators/_NAME.py` |
-| `function NAME` | where a function's arguments are described, and its constraints |
+| `function NAME` | a function's signature, where its arguments are described, and its constraints |
 | `struct NAME` | the class of a DirectML operator, its fields, its constraints and its feature levels |
 | `rows PAGE` | the same of each operator of a table, whose page has that name |
 | `structs` | a row per operator of DirectML: since when it exists, and which function computes it |
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 
 import dml_jax
 from dml_jax import descs, operators
@@ -163,11 +164,19 @@ class Function(Printed):
     required_arguments = 1
 
     def printed(self, name: str) -> Iterator[str | nodes.Node]:
-        rules = self.known(name, FUNCTIONS).rules
+        function = self.known(name, FUNCTIONS)
+        yield _signature(name, function)
         reference = f"{{py:func}}`reference <dml_jax.{name}>`"
         shared = "[Operators](index.md#what-all-of-them-share) has the rules of all operators"
         yield f"The {reference} has its arguments, and {shared}. Its constraints, from the data that checks them:"
-        yield constraints(name, worded(rules, {}))
+        yield constraints(name, worded(function.rules, {}))
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    """Arguments and defaults in one paragraph, without the types, which the reference has."""
+    shown = stringify_signature(inspect.signature(function), show_annotation=False, show_return_annotation=False)
+    options = ":no-index:", ":single-line-parameter-list:"
+    return "\n".join([f"```{{py:function}} dml_jax.{name}{shown}", *options, "```"])
 
 
 class Struct(Printed):

@@ -4,9 +4,11 @@ Its pages list no operators by hand: a site with new operators needs nothing but
 such a site, as building two would take twice as long.
 """
 
+import ast
 import fcntl
 import html
 import importlib
+import inspect
 import os
 import re
 from html.parser import HTMLParser
@@ -151,6 +153,18 @@ def test_every_constraint_is_on_the_operators_pages(site):
     found = operator_tables(site, "constraints")
     assert found.keys() - expected.keys() == {"roll", "ROLL", "TOY"} - expected.keys()
     assert {name: {rule: text for text, rule in found[name]} for name in expected} == expected
+
+
+@pytest.mark.exhaustive
+def test_every_signature_is_on_the_operators_pages(site):
+    pages = "".join(page.read_text() for page in (site / "operators").glob("*.html"))
+    texts = (re.sub("<.*?>", "", text).strip() for text in re.findall(r'(?s)(<dt class="sig .*?)</dt>', pages))
+    defined = (ast.parse(f"def {html.unescape(text).removeprefix('dml_jax.')}: pass").body[0] for text in texts)
+    shown = {function.name: function.args for function in defined}
+    for name, function in FUNCTIONS.items():
+        parameters, arguments = inspect.signature(function).parameters.values(), shown[name]
+        assert [x.arg for x in (*arguments.args, *arguments.kwonlyargs)] == [x.name for x in parameters]
+        assert len(arguments.kwonlyargs) == sum(x.kind is x.KEYWORD_ONLY for x in parameters)
 
 
 @pytest.mark.exhaustive

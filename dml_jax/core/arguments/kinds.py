@@ -98,7 +98,7 @@ class _OrNone:
 
 @dataclass(frozen=True)
 class _OneOrSeveral:
-    """A reader of integers; one integer stands for as many as `count` computes from the other arguments."""
+    """A reader of integers; one integer is repeated `count` times, computed from the other arguments."""
 
     count: Callable[..., int]
 

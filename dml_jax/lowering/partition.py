@@ -135,7 +135,7 @@ def move_on_each_device(form: Callable[..., jax.Array], shards: Shards) -> Calla
 
 
 def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]:
-    """The shape of what a device has, inside of what it computes on its own; elsewhere that of the whole."""
+    """The shape of a device's part where it computes alone; elsewhere the shape of the whole array."""
     mesh = get_abstract_mesh()
     parts = [prod(mesh.shape[axis] for axis in _names(axes) if axis in mesh.manual_axes) for axes in spec]
     return tuple(n // part for n, part in zip(shape, [*parts, *[1] * (len(shape) - len(parts))], strict=True))

@@ -33,7 +33,7 @@ def check_value(name: str, value: Any, accepted: Collection[Any]) -> None:
 
 
 def check_both(**operands: Any) -> None:
-    """Compares two operands, of which both or none must be None.
+    """Compares two operands; both or neither must be None.
 
     Raises:
       ConstraintError: one of them is.

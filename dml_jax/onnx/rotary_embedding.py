@@ -61,7 +61,7 @@ def rotary_embedding(
     is_packed_batching: int = 0,  # which changes no number
     scale: float = 1.0,
 ) -> jax.Array:
-    """RotaryEmbedding; a single position is that of the first row. The caches give the head size by default."""
+    """RotaryEmbedding; a single position is the first row's. The head size follows from the caches by default."""
     check_value("scale", scale, (1.0,))
     if input.ndim not in (3, 4):
         raise ConstraintError(f"input must have 3 or 4 dimensions, but its shape is {input.shape}")

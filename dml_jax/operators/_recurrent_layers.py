@@ -176,7 +176,7 @@ def recurrent_layer(
         to_gates, recurrent = jax.tree.map(lambda each, d=d: each[d], (weight, recurrence))
         driven = product(input, to_gates)
         driven = driven if of_input is None else driven + of_input[None, d : d + 1]
-        others = (None if of is None else of[d : d + 1] for of in (of_recurrence, peephole))
+        others = (None if array is None else array[d : d + 1] for array in (of_recurrence, peephole))
         weights = _Weights(recurrent, *others, product=product)
         state_shape = (batch, driven.shape[-1] // cell.gates)
         first = tuple(jnp.zeros(state_shape, wide) if state is None else state[d] for state in of_states)

@@ -89,7 +89,7 @@ def _kernel(x: Operands) -> Kernel:
 
 
 def _scales(x: Operands) -> Sequence[float | Fraction]:
-    """Returns the scales, of which those of the sizes are exact; any where another rule is broken."""
+    """Returns the scales, exact where they follow from the sizes; any if another rule is broken."""
     if x["scales"] is not None:
         return x["scales"]
     sizes = zip(x["input"].shape, x["sizes"], strict=False)

@@ -98,7 +98,7 @@ class _OrNone:
 
 @dataclass(frozen=True)
 class _OneOrSeveral:
-    """A reader of integers, of which one stands for as many as `count` takes from the arguments that are needed."""
+    """A reader of integers; one integer is repeated `count` times, computed from the other arguments."""
 
     count: Callable[..., int]
 

@@ -121,7 +121,7 @@ def below_rank(attribute: str, tensor: str) -> Rule:
 
 
 def different_dimensions(axes: tuple[int, ...], rank: int) -> Fact:
-    """Why axes, the last of which may be -1, are not some dimensions, each once."""
+    """The fact if axes are not different dimensions; -1 may stand for the last dimension."""
     fit = axes and len({*axes}) == len(axes) and -min(rank, 1) <= min(axes) <= max(axes) < rank
     return None if fit else f"they are {describe(axes)} and there are {rank} dimensions"
 

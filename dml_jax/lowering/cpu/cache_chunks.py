@@ -77,7 +77,7 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
 
 
 def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
-    """The dimension that is cut into chunks: the first one of which a slice, in that type, fits in a chunk.
+    """The dimension that is cut into chunks: the first one whose slices, in type `wide`, fit in a chunk.
 
     Along earlier dimensions a chunk has one element.
     """

@@ -39,7 +39,7 @@ class _Piece(NamedTuple):
 
 
 def _windows(case: MoveCase) -> Move | None:
-    """Few windows, of which all but few lie inside the array."""
+    """Pays for few windows, if nearly all of them lie inside the array."""
     border = case.move
     # LLVM chooses among images of narrow floats as floats.
     if not isinstance(border, Border) or case.devices > 1 or case.bytes == 0 or is_narrow(case.result.dtype):
@@ -48,7 +48,7 @@ def _windows(case: MoveCase) -> Move | None:
 
 
 def _fits_windows(shape: Sequence[int], border: Border) -> bool:
-    """Whether rows get a border from few windows, of which all but few lie inside an array of that shape."""
+    """Whether rows get a border from few windows, nearly all inside an array of that shape."""
     if len(shape) - 1 not in border.axes:
         return False
     start, end = border.start[-1], border.end[-1]

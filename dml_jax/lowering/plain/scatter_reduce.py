@@ -81,12 +81,12 @@ class ScatterReduceCase:
 
     @property
     def adds_to_zeros(self) -> bool:
-        """Whether floats of which several may meet are added up, as a gradient of a gather does."""
+        """Whether floats with duplicate indices are added up, as in the gradient of a gather."""
         return self.reduction is ADD and self.is_float and self.may_meet and not self.has_table
 
     @property
     def is_permutation(self) -> bool:
-        """Whether each row is written, once: as many updates as rows, of which none is dropped."""
+        """Whether each row is written exactly once: as many updates as rows, and none is dropped."""
         is_whole = self.rows.write.mode != "fill" and self.number == self.rows.count
         return is_whole and not self.may_meet and not self.has_table
 

@@ -83,7 +83,7 @@ class Windows:
         return end - first
 
     def first_inside(self) -> np.ndarray:
-        """The offset in each window of its first element that is no padding; at least `window` if all are padding."""
+        """The first offset in each window whose position is at least 0; `window` if there is none."""
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)
         return np.clip(-((np.arange(self.count) * stride - self.start) // dilation), 0, self.window)
 

@@ -181,12 +181,13 @@ def _implementations(cases: Cases) -> list[str]:
 
 
 def _unit(cases: Cases) -> str:
-    if all(
-        ours(case).collectives is not None or ours(case).operator == sharded_training.OPERATOR
-        for case in cases.values()
-    ):
+    rows = [ours(case) for case in cases.values()]
+    scaled = [row.collectives is not None or row.operator == sharded_training.OPERATOR for row in rows]
+    if all(scaled):
         return "of linear"
-    return "of a matmul" if {ours(case).operator for case in cases.values()} <= MULTIPLIED else "of a copy"
+    if any(scaled):
+        return "of a copy, or of linear"
+    return "of a matmul" if {row.operator for row in rows} <= MULTIPLIED else "of a copy"
 
 
 def _shown(case: Case) -> dict[str, Measured]:

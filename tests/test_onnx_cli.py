@@ -572,7 +572,7 @@ def test_check_takes_sizes_that_a_model_leaves_open(folder):
         ("x=1x4x2", 1, "sizes must fit the input x: float32[n, 4, h, w], but they are [1, 4, 2]"),
         ("z=1", 1, "but 'z' is neither; known are h, n, w, x"),
         ("x", 2, "'x' is not NAME=SIZES, such as n=2 or image=1x3x224x224"),
-        ("x=1xa", 2, "'x=1xa' is not NAME=SIZES: 'a' is no integer"),
+        ("x=1xa", 2, "'x=1xa' is not NAME=SIZES, such as n=2 or image=1x3x224x224: 'a' is no integer"),
     ]:
         result = dml_jax_command("check", path, "--shape", wrong)
         assert result.exit_code == code

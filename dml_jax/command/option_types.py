@@ -111,7 +111,7 @@ class Shape(click.ParamType):
         try:
             return name, tuple(map(size, text.split("x")))
         except ValueError as error:
-            self.fail(f"{value!r} is not NAME=SIZES: {error}", param, ctx)
+            self.fail(f"{value!r} is not NAME=SIZES, such as n=2 or image=1x3x224x224: {error}", param, ctx)
 
 
 class ActivationType(click.ParamType):

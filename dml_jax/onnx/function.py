@@ -15,7 +15,7 @@ import onnx
 
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
-from .block import run
+from .block_execution import run
 from .errors import OnnxError
 from .graph import Graph, read_graph
 from .model_loading import load_model, outputs_of

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from ..core.tensors.tensor_spec import TensorSpec
-from .block import Block, Step
+from .block_execution import Block, Step
 from .deferred import Rows
 from .errors import OnnxError
 from .model_loading import dtype_of, read_tensor

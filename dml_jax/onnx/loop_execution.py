@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import DataTypeError
-from .block import MOST_NODES
+from .block_execution import MOST_NODES
 from .errors import NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded

@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from .block import Body
+from .block_execution import Body
 from .flattened_values import as_arrays
 from .int64_ranges import Bounded, move_bounded
 from .layout import axis_of

@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
 from ..errors import escaped
-from .block import MOST_NODES, Block, FunctionCall, Step
+from .block_execution import MOST_NODES, Block, FunctionCall, Step
 from .contrib_schemas import MICROSOFT, qualified
 from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from .block import Block, FunctionCall, Step
+from .block_execution import Block, FunctionCall, Step
 from .graph import Graph
 from .node import Node
 

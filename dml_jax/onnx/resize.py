@@ -62,7 +62,7 @@ def resize(
         raise DataTypeError(f"x must have an integer or floating-point type where mode is {mode}, but it is {dtype}")
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
-    nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]  # of which the others take nothing
+    nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]  # "ceil" adds 0 to positions, for modes without it
     is_filtered = bool(antialias) and mode != "nearest" and min(grid.asked, default=1) < 1
     kernel = Kernel(
         mode,  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def resize(
         is_filtered,
         bool(exclude_outside),
     )
-    # `resample` divides by the scale, and an element of aligned corners may lie a little before another.
+    # `resample` divides by a rounded scale: with aligned corners a position may fall just below its integer.
     is_rounded = mode == "nearest" and law == "align_corners"
     is_stretched = is_filtered and grid.asked != grid.scales
     moved = _shift(grid, x.shape, nearest.more)
@@ -135,7 +135,7 @@ def _cut_off(y: jax.Array, dtype: Any) -> jax.Array:
 
 
 def _correct_rounding(y: jax.Array, x: jax.Array, positions: Mapping[int, Positions]) -> jax.Array:
-    """Corrects linear sums of integers that floats rounded before the fraction was cut off: 47.99999 of 48.
+    """Corrects linear sums of integers that were rounded before truncation: 47.99999 would become 47 instead of 48.
 
     The exact sum is total / unit, both integers. 2 * 2/3 + 8 * 1/3 is 12 / 3; of an estimate of 3 the remainder is
     12 - 3 * 3, and 3 + 3 // 3 is 4. The remainder is small, so it is right although the total may wrap around. Where

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConstraintError
-from .block import Body
+from .block_execution import Body
 from .int64_ranges import Bounded, move_bounded
 from .layout import axis_of, concat, split, unsqueeze
 from .model_loading import dtype_of

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .block import Step, evaluate
+from .block_execution import Step, evaluate
 from .errors import NotConstantError
 from .graph import Graph
 from .sequence_pytrees import ContainerSpec

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from .block import Block, FunctionCall, Step
+from .block_execution import Block, FunctionCall, Step
 from .node import Node
 
 __all__ = ["deciding_floats"]

@@ -19,7 +19,7 @@ from ..core.structs.feature_level_tables import INDEXED_1_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
-from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.gather_scatter_dimension_numbers import Slices
 
 __all__ = ["GatherDesc", "gather"]
 

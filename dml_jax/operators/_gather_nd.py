@@ -19,7 +19,7 @@ from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.gather_scatter_dimension_numbers import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]
 

@@ -21,7 +21,7 @@ from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4
 from ..core.structs.fields import Input, OptionalOutput, Output
 from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.gather_scatter_dimension_numbers import Slices
 from ..lowering.plain.max_pool_with_indices import greatest_in_windows, pick_in_windows
 from ..lowering.plain.sliding_windows import Windows
 from ..lowering.plain.unfold import unfold_axis

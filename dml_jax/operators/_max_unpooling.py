@@ -20,7 +20,7 @@ from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4,
 from ..core.structs.fields import IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.gather_scatter_dimension_numbers import Slices
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]
 

@@ -22,7 +22,7 @@ from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, reading
-from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.gather_scatter_dimension_numbers import Slices
 from ..lowering.primitive import linear
 from ..lowering.values.bit_exact import index_dtype
 

@@ -22,7 +22,7 @@ from ..core.structs.operator_desc import SeveralOutputs, set_fields
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.gather_dimension_numbers import Slices
+from ..lowering.plain.gather_scatter_dimension_numbers import Slices
 from ..lowering.plain.top_k import greatest
 from ..lowering.values.sort_keys import order
 

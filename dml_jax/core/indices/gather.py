@@ -11,7 +11,7 @@ from jax import lax
 from ...lowering.partition import TableShards, known_shards
 from ...lowering.plain.data_movement import back_with_number
 from ...lowering.plain.gather import Read, gather_slices
-from ...lowering.plain.gather_dimension_numbers import Slices
+from ...lowering.plain.gather_scatter_dimension_numbers import Slices
 from ...lowering.values.bit_exact import carry_bits, hide_constant, is_narrow
 from ..rules import one_of
 from .index_rule import check_order, resolve, sizes_row

@@ -10,7 +10,7 @@ from jax import lax
 
 from ...errors import DataTypeError
 from ...lowering.partition import TableShards, known_shards
-from ...lowering.plain.gather_dimension_numbers import Slices
+from ...lowering.plain.gather_scatter_dimension_numbers import Slices
 from ...lowering.plain.scatter import scatter_slices
 from ...lowering.plain.scatter_derivatives import reduce_slices
 from ...lowering.plain.scatter_rows import Write

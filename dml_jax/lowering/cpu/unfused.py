@@ -12,7 +12,7 @@ from jax import lax
 
 from ..plain.data_movement import MoveCase
 from ..plain.gather import GatherCase
-from ..plain.gather_dimension_numbers import Slices
+from ..plain.gather_scatter_dimension_numbers import Slices
 from ..plain.permute import PermuteCase
 from ..plain.split import Part
 from ..primitive import Move

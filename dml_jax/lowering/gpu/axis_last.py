@@ -11,7 +11,7 @@ import jax
 from jax import lax
 
 from ..plain.gather import GatherCase, Read
-from ..plain.gather_dimension_numbers import Slices
+from ..plain.gather_scatter_dimension_numbers import Slices
 from ..primitive import Move
 from ..values.bit_exact import as_bits, is_float8
 from ..variant_selection import Variant

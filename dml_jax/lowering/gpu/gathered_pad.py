@@ -14,7 +14,7 @@ from jax import lax
 
 from ..plain.data_movement import MoveCase
 from ..plain.gather import Read
-from ..plain.gather_dimension_numbers import Slices
+from ..plain.gather_scatter_dimension_numbers import Slices
 from ..plain.pad import Border
 from ..plain.pad_source_indices import source_of
 from ..primitive import Move

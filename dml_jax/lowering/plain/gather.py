@@ -13,7 +13,7 @@ from ..partition import TableShards, on_each_device
 from ..primitive import Back, Move, linear
 from ..values.bit_exact import as_bits, is_float, is_float8
 from ..variant_selection import choose, known_bytes, shapes_of
-from .gather_dimension_numbers import Slices
+from .gather_scatter_dimension_numbers import Slices
 from .scatter_combiners import ADD
 from .scatter_reduce import scatter_reduce
 from .scatter_rows import Write

@@ -17,7 +17,7 @@ from jax import lax
 from ..values.accumulation_types import narrow_apart, wide_type
 from .cubic_weights import far, near
 from .gather import Read, gather_slices
-from .gather_dimension_numbers import Slices
+from .gather_scatter_dimension_numbers import Slices
 
 __all__ = ["sample_grid"]
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from ...errors import ConstraintError
 from ..partition import TableShards
-from .gather_dimension_numbers import Slices
+from .gather_scatter_dimension_numbers import Slices
 
 __all__ = ["Rows", "Write", "check_sortable"]
 

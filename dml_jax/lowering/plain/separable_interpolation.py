@@ -21,7 +21,7 @@ from ..values.accumulation_types import narrow_apart
 from ..values.bit_exact import as_bits, hide_constant, index_dtype, is_float
 from .data_movement import move_elements
 from .gather import Read
-from .gather_dimension_numbers import Slices
+from .gather_scatter_dimension_numbers import Slices
 
 __all__ = ["Interpolation", "interpolate", "repeat"]
 

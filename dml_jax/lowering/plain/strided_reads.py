@@ -10,7 +10,7 @@ from jax import lax
 from ...strides.layout import Group, Layout, span
 from ..values.bit_exact import index_dtype, is_key
 from .gather import Read, gather_slices
-from .gather_dimension_numbers import Slices
+from .gather_scatter_dimension_numbers import Slices
 
 __all__ = ["ELEMENT", "offsets_of", "pad_last", "read_view"]
 

@@ -225,5 +225,5 @@ def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> 
     if accepted.get(variable, [variable]) == ["tensor(int64)"] and result.dtype != np.int64:
         if isinstance(result, np.ndarray) or not is_narrowed(np.int64):
             return result.astype(np.int64)
-        return index_bounded(result, values[0]) or on_device(np.zeros((), np.int64))  # which refuses 64 bits
+        return index_bounded(result, values[0]) or on_device(np.zeros((), np.int64))  # raises: no 64 bits
     return result

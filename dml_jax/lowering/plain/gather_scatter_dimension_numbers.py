@@ -19,7 +19,7 @@ class Slices:
     Args:
       rank: of the table.
       indexed: its dimensions that the coordinates of a tuple address, one each.
-      along: its dimensions that go along with some of the indices': a coordinate there is that of the tuple itself.
+      along: its batching dimensions, each paired with one of the indices: a tuple addresses its own position there.
       indices_along: those of the indices, in the same order.
       placed: where the other dimensions of the table, which are whole, lie in the result, in order.
     """
@@ -37,7 +37,7 @@ class Slices:
 
     @property
     def kind(self) -> str:
-        """A tuple addresses a slice, an element while the other axes go along, or an element by all axes."""
+        """What a tuple addresses: "slices" have whole dimensions, "elements" one indexed axis, "tuples" several axes."""
         return "slices" if self.whole else "elements" if len(self.indexed) == 1 else "tuples"
 
     @property

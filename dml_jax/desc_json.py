@@ -21,7 +21,8 @@ __all__ = ["desc_from_json", "desc_to_json", "is_graph", "nodes_of", "read_desc"
 def desc_to_json(desc: Computation[Any]) -> dict[str, Any]:
     """Converts a descriptor or a graph to the form that it has in a model file: `{"type": …, "desc": {…}}`.
 
-    Defaults are left out; `desc_from_json` gives back an equal descriptor. The form of an operator is the one that DxDispatch reads.
+    Defaults are left out; `desc_from_json` gives back an equal descriptor. DxDispatch reads the same
+    form of an operator.
     """
     return graph_to_json(desc, _to_json) if isinstance(desc, GraphDesc) else _to_json(desc)
 

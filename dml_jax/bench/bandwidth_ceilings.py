@@ -105,7 +105,7 @@ LEGEND = """\
 ceiling          read: sums of rows; write: a fill; copy: a negation; scale: y = a*x; triad: y = x + a*z; of float32
 GB/s             bytes that are read and written, of arrays of n bytes n, n, 2n, 2n and 3n, by the median time of a call
 of peak          the same as a part of the bandwidth on the data sheet of the device, where it is known
-of copy          GB/s divided by those of a copy that was timed in the same rounds; the copy's own line has other rounds"""
+of copy          GB/s divided by those of a copy timed in the same rounds; the copy's own line has other rounds"""
 
 
 @dataclass(frozen=True)

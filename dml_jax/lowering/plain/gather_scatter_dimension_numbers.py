@@ -37,7 +37,7 @@ class Slices:
 
     @property
     def kind(self) -> str:
-        """What a tuple addresses: "slices" have whole dimensions, "elements" one indexed axis, "tuples" several axes."""
+        """What a tuple addresses: "slices" with whole dimensions, "elements" by one axis, "tuples" by several."""
         return "slices" if self.whole else "elements" if len(self.indexed) == 1 else "tuples"
 
     @property

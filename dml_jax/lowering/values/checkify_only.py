@@ -1,4 +1,4 @@
-"""Checks that run only under jax.experimental.checkify: elsewhere they cost nothing, and exports have no effect of them."""
+"""Checks that run only under jax.experimental.checkify: elsewhere they cost nothing and have no effect."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["show_to_checkify"]
 
 
 def show_to_checkify(check: Callable[[jax.Array], None], array: jax.Array) -> jax.Array:
-    """Returns `array` unchanged; under checkify `check(array)` also runs, which may call debug_check. Not differentiable.
+    """Returns `array` unchanged; under checkify `check(array)` runs, too, and calls debug_check. Not differentiable.
 
     An effect of debug_check stays in a program that is exported, which then cannot be serialized. So the check is
     hidden in a call that has none. Outside of checkify the call does nothing.

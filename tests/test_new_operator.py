@@ -64,9 +64,10 @@ def passed(clone, command):
     return int(re.search(r"(\d+) passed", done.stdout)[1])
 
 
-def test_the_guide_names_five_commands():
+def test_the_guide_names_six_commands():
     assert [*map(shlex.split, COMMANDS)] == [
         ["-n", "0", "tests/operators/test_roll.py"],
+        ["-n", "0", "-k", "roll", "tests/test_promises.py", "tests/test_struct_promises.py"],
         ["--exhaustive", "-n", "auto", "-k", "roll or test_pictures or test_site"],
         ["-n", "auto"],  # all tests, which would run this one again
     ]
@@ -79,6 +80,7 @@ def test_the_guide_names_five_commands():
 @pytest.mark.exhaustive
 def test_the_example_passes_its_own_tests_and_those_of_pages(clone):
     assert passed(clone, COMMANDS[0]) > 0
+    assert passed(clone, COMMANDS[1]) > 3
     of_pages = "-k 'roll or other_page' tests/test_new_operator.py tests/test_pictures.py"
     assert passed(clone, of_pages) == 2
 
@@ -90,7 +92,7 @@ def test_the_model_of_the_example_prints_what_the_guide_says(clone):
 
 @pytest.mark.exhaustive
 def test_the_example_passes_the_tests_of_all_operators(clone):
-    assert passed(clone, COMMANDS[1]) > 300
+    assert passed(clone, COMMANDS[2]) > 300
 
 
 def test_the_row_passes_the_tests_of_rows(clone):

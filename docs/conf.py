@@ -18,7 +18,7 @@ nitpick_ignore_regex = [
     ("py:class", r"dml_jax\.core\.structs\.computation\.R"),  # a type variable
     (
         "py:class",
-        r"dml_jax\.(core\.structs\.small_structs\.ScaleAndBias|operators\._unary\.\w+Mode)",
+        r"dml_jax\.(core\.structs\.size_and_scale_bias\.ScaleAndBias|operators\._unary\.\w+Mode)",
     ),  # given as pairs and names
 ]
 

@@ -21,6 +21,12 @@ STABILITY, SECURITY, CHANGES = (
 )
 
 
+def test_the_test_files_that_ci_names_exist():
+    named = set(re.findall(r"\btests/\w[\w/.]*", (ROOT / ".ci/run").read_text()))
+    assert "tests/test_onnx.py" in named
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
 # Stability.
 
 

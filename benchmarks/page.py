@@ -21,7 +21,7 @@ STORED = DOCS / "benchmarks"
 COMPARED = STORED / "devices.md"
 PAGES = (DOCS / "benchmarks.md", DOCS.parent / "README.md", COMPARED, STORED / "networks.md")
 
-# A table stands between two comments, the first of which names it: <!-- h200.json: summary --> ... <!-- end -->
+# A table stands between two comments, the first of which names it: <!-- h100.json: summary --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w., ]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMED = ["jnp", "torch"]
 # Operators that share a row of the summary.

@@ -26,6 +26,7 @@ OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
 VECTORS = 64  # bytes of a row that is copied by vectors
 BLOCK = 8  # elements of a side of the least block that XLA:CPU transposes on its own
 INTERLEAVED = {2, 4}  # runs of so many elements LLVM takes apart by shuffles
+REGISTERS = {2, 4, 8}  # elements of a row that LLVM moves at once, through a register
 
 
 def _repeat(case: MoveCase) -> Move | None:
@@ -68,12 +69,23 @@ def _permute_halves(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
 def _pays(case: PermuteCase) -> bool:
     """Rows; short sides beside long ones, which are loops that LLVM unrolls; and bfloat16, which moves as integers."""
     if case.is_operand or case.has_rows or case.operand.dtype == jnp.bfloat16:
-        return not case.is_operand
+        return not case.is_operand and not _is_loop_over_registers(case)
     last, shown = case.sides
     if case.is_matrix:
         return min(last, shown) < BLOCK
     is_interleaved = case.order[-2] + 1 == len(case.order) and last in INTERLEAVED and shown >= BLOCK
     return case.has_neighbours and not is_interleaved
+
+
+def _is_loop_over_registers(case: PermuteCase) -> bool:
+    """Whether XLA's innermost loop moves short rows as they are: one or two, or more than a row has elements.
+
+    Depth to space in blocks of 4 makes lines of w * 4 elements, w short rows side by side. Space to depth makes lines
+    of 4 * 4, which only halves fill by vectors.
+    """
+    line, row = next(size for size in reversed(case.permutation.shape) if size != 1), case.sides[0]
+    is_row = case.has_rows and case.operand.dtype != jnp.bfloat16 and line % row == 0
+    return is_row and row in REGISTERS and not 2 < line // row <= row
 
 
 VARIANTS = (

@@ -1,24 +1,19 @@
-"""Transposes, copies and indices kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
+"""Transposes and copies kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ..plain.data_movement import MoveCase
-from ..plain.gather import GatherCase
-from ..plain.gather_scatter_dimension_numbers import Slices
 from ..plain.permute import PermuteCase
 from ..plain.split import Part
 from ..primitive import Move
-from ..values.bit_exact import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
-from ..variant_selection import Variant, known_bytes
-from .long_loops import SHORT, read_long
+from ..values.bit_exact import as_bits, fence, hide_constant, is_narrow
+from ..variant_selection import Variant
 
 __all__ = ["VARIANTS", "copy_in_a_loop"]
 
@@ -26,41 +21,6 @@ __all__ = ["VARIANTS", "copy_in_a_loop"]
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
     """A copy by a loop over all elements: a condition that XLA does not know selects each of them."""
     return lax.select(hide_constant(True), array, jnp.zeros_like(array))
-
-
-def _materialize(array: jax.Array) -> jax.Array:
-    """Stores integers, one at least, before anything reads them: they enter a loop that never runs."""
-    runs = never_one(array.reshape(-1)[0]) != 0
-    return lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, array))[1]
-
-
-# Indices clipped before rows are read: a core looks some 256 instructions ahead, so the fewer of them a row takes, the
-# more rows it waits for at once. Indices [7, -1] of a table of 4 rows become [3, 0], stored, which the loop only loads.
-
-CACHE = 32 * 2**20  # bytes that the last cache of a small server has: rows of a smaller table are near
-MANY = 2**20  # bytes read, so that storing the indices is little beside them
-
-
-def _read_rows(case: GatherCase) -> Move | None:
-    if not case.row_dims or case.devices > 1 or case.read.mode == "fill":
-        return None
-    read = replace(case.read, mode="promise_in_bounds")
-    is_long = case.width in SHORT and case.itemsize <= 2
-    move = partial(read_long, read, case.row_dims) if is_long else as_bits(read, is_float8)
-    return lambda indices, input: move(_clip(indices, input.shape, case.read.slices), input)
-
-
-def _is_cold(case: GatherCase) -> bool:
-    """Whole vectors of 32 bytes, in loops that LLVM unrolls, from a table that no cache holds."""
-    is_far = case.slab_bytes > CACHE and known_bytes(case.result) >= MANY and not case.is_sorted
-    return is_far and case.width < SHORT.stop and case.row_bytes >= 32
-
-
-def _clip(indices: jax.Array, shape: Sequence[int], slices: Slices) -> jax.Array:
-    """Indices within a table of `shape`, as unsigned integers."""
-    most = np.asarray([shape[axis] - 1 for axis in slices.indexed], indices.dtype)
-    clipped = jnp.clip(indices, 0, most.reshape((1,) * (indices.ndim - 1) + (-1,)))
-    return _materialize(clipped.astype(f"uint{8 * indices.dtype.itemsize}"))
 
 
 # Parts of pictures of 16 columns: 100 of their 200 rows are cut out of runs of 200 * 16 elements as runs of 100 * 16. A
@@ -105,7 +65,7 @@ def _permute(case: PermuteCase) -> Move | None:
 
 def _has_far_sides(case: PermuteCase) -> bool:
     """XLA:CPU transposes by blocks only over two long loops: those of a matrix, or of sides that lie apart."""
-    return not case.is_operand and (case.is_matrix or not case.has_neighbours)
+    return not case.is_operand and not case.has_rows and (case.is_matrix or not case.has_neighbours)
 
 
 def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
@@ -114,7 +74,6 @@ def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.
 
 
 VARIANTS = (
-    Variant("unfused", "gather", "cpu", _read_rows, _is_cold),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
     Variant("unfused", "permute", "cpu", _permute, _has_far_sides),
 )

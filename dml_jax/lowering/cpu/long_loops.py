@@ -16,7 +16,7 @@ from ..values.bit_exact import never_one
 from ..values.packed_words import as_unsigned, from_unsigned, has_unsigned
 from ..variant_selection import Variant
 
-__all__ = ["SHORT", "VARIANTS", "read_long"]
+__all__ = ["SHORT", "VARIANTS"]
 
 # Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
 SHORT = range(32, 77)
@@ -37,7 +37,7 @@ def _within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
     return rows
 
 
-def read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> jax.Array:
+def _read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> jax.Array:
     """The read of slices whose last `dims` dimensions are whole, within bounds."""
     rows, of_rows = read.of_rows(input, dims)
     copied = _within_bounds(of_rows(indices, as_unsigned(rows)), never_one(indices.reshape(-1)[0]))
@@ -46,7 +46,7 @@ def read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> ja
 
 def _read_rows(case: GatherCase) -> Move | None:
     can = case.row_dims and case.devices == 1 and has_unsigned(case.input.dtype)
-    return partial(read_long, case.read, case.row_dims) if can else None
+    return partial(_read_long, case.read, case.row_dims) if can else None
 
 
 def _pays(case: GatherCase) -> bool:

@@ -71,8 +71,23 @@ def test_one_size_of_windows_is_that_of_all_dimensions_behind_the_first_two():
         assert_is(one, jax.tree.map(np.asarray, several))
     columns = np.ones((1, 4, 16), np.float32)
     assert_is(dml_jax.fold(columns, (8, 8), 2, strides=2), np.ones((1, 1, 8, 8), np.float32))
-    with pytest.raises(ConstraintError, match="window_sizes must have one entry per spatial dimension of input"):
-        dml_jax.max_pooling(x[0, 0], 2)
+
+
+@pytest.mark.parametrize("name", [name for name, p in INTEGERS if p == "window_sizes" and name != "fold"])
+@pytest.mark.parametrize("sizes", [(), (8,), (8, 8), (3, 8, 8)], ids=str)
+def test_one_size_of_windows_of_fewer_than_four_dimensions_is_refused(name, sizes):
+    """A picture [C, H, W] and a row [N, C, W] look alike: the message has both tuples to say."""
+    x, function = np.ones(sizes, np.float32), FUNCTIONS[name]
+    for call in (function, jax.jit(function, static_argnums=1)):
+        with pytest.raises(ConstraintError) as caught:
+            call(x, 2)
+        told = f"input has {x.ndim} dimensions in all: say window_sizes=(2,) for windows along the last one, as in "
+        assert f"{told}[N, C, W], or window_sizes=(2, 2) along the last two" in str(caught.value)
+    if sizes == (3, 8, 8):
+        with pytest.raises(ConstraintError, match="has 3 dimensions"):
+            jax.vmap(lambda x: function(x, 2))(x[None])
+        for several in ((2,), (2, 2)):
+            assert_is(function(x, several, strides=2), function(x, several, strides=(2,) * len(several)))
 
 
 @pytest.mark.parametrize(("name", "argument"), INTEGERS)

@@ -48,8 +48,8 @@ def halved(x):
 SPATIAL = {
     "both numbers": (["upsample_2d", "--scale-size", 2], lambda x: x.repeat(2, -2).repeat(2, -1)),
     "as many as windows": (["average_pooling", "--window-sizes", "2,2", "--strides", 2], halved),
-    "of an item": (
-        ["average_pooling", "--window-sizes", 2, "--strides", 2],
+    "a row of one": (
+        ["average_pooling", "--window-sizes", "2,", "--strides", 2],
         lambda x: x.reshape(*x.shape[:-1], -1, 2).mean(-1),
     ),
 }
@@ -62,6 +62,13 @@ def test_a_number_alone_counts_for_several_dimensions_of_an_item(tmp_path, given
     done = CliRunner().invoke(dml_jax_command, ["batch", given[0], str(path), str(out), *map(str, given[1:])])
     assert done.exit_code == 0, done.output
     np.testing.assert_array_equal(np.load(out), oracle(array))
+
+
+def test_one_size_of_windows_of_an_item_without_a_batch_is_refused(tmp_path):
+    path, out = saved(tmp_path / "in.npy", np.ones((5, 3, 4, 6), np.float32)), tmp_path / "out.npy"
+    done = CliRunner().invoke(dml_jax_command, ["batch", "unfold", str(path), str(out), "--window-sizes", "2"])
+    assert (done.exit_code, out.exists()) == (1, False)
+    assert "say --window-sizes 2, for windows along the last one, as in [N, C, W], or --window-sizes 2,2" in done.output
 
 
 def test_help_says_which_dimensions_of_an_item_a_number_alone_is_for():

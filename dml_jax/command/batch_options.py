@@ -71,8 +71,8 @@ HELP = {
     "order": "How channels become pixels: DCR is DEPTH_COLUMN_ROW, CRD is COLUMN_ROW_DEPTH.",
     "data_format": "Order of dimensions: an item is CHW, or HWC.",
 }
-_OF_ITEM = """Where one number stands for all dimensions, these are an item's behind its first two. An item has no
-batch of its own: of a file [N, C, H, W] it is [C, H, W], and one number is for W alone."""
+_OF_ITEM = """An item has no batch of its own: of a file [N, C, H, W] it is [C, H, W]. Where one number stands for all
+dimensions, these are an item's behind its first two."""
 _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
 _EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_dims: "2,3", as_dtype: "float16"}
 _EXAMPLES |= {as_dim_or_dims: "2,2", as_reals: "2,0.5", as_activation: "LEAKY_RELU:0.1"}

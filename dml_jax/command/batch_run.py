@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -140,18 +141,20 @@ def _hosts(coordinator: str | None, count: int | None, index: int | None) -> Hos
     return Hosts(coordinator, index, count)
 
 
-# Options by the names of `map_batches`' arguments in the library's messages.
+# Options by arguments that the library's messages tell to give, as patterns.
 _OPTIONS = {
     "overwrite=True": "--overwrite",
     "restart=True": "--restart",
-    "say which type: NpyFile(path, dtype)": "say which type with --dtype",
+    r"say which type: NpyFile\(path, dtype\)": "say which type with --dtype",
     "leave out dtype": "leave out --dtype",
+    r"window_sizes=\((\d+),\)": r"--window-sizes \1,",
+    r"window_sizes=\((\d+), (\d+)\) along": r"--window-sizes \1,\2 along",
 }
 
 
 def _in_options(text: str) -> str:
     for argument, option in _OPTIONS.items():
-        text = text.replace(argument, option)
+        text = re.sub(argument, option, text)
     return text
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
@@ -28,7 +28,7 @@ __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 @operator(*pooling_rules(floats("input")), dims=dims_of)
 def average_pooling(
     input: Data,
-    window_sizes: Spatial,
+    window_sizes: WindowSizes,
     *,
     strides: PerWindow | None = None,
     dilations: PerWindow | None = None,
@@ -45,7 +45,7 @@ def average_pooling(
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
-        stands for all dimensions after the first two, [N, C].
+        stands for all dimensions after the first two, [N, C], of which there must be two.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
@@ -36,7 +36,7 @@ RULES = pooling_rules(floats("input"), custom("norm(p)", "{p} must be at least 1
 @operator(*RULES, dims=dims_of)
 def lp_pooling(
     input: Data,
-    window_sizes: Spatial,
+    window_sizes: WindowSizes,
     *,
     p: float = 2,
     strides: PerWindow | None = None,
@@ -52,7 +52,7 @@ def lp_pooling(
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
-        stands for all dimensions after the first two, [N, C].
+        stands for all dimensions after the first two, [N, C], of which there must be two.
       p: which norm: 1 for the sum of absolute values, 2 for the Euclidean norm; at least 1.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.

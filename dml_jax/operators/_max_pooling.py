@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.indices.gather import read
 from ..core.indices.promises import Promises
@@ -51,7 +51,7 @@ RULES = pooling_rules(
 @operator(*RULES, dims=dims_of)
 def max_pooling(
     input: Data,
-    window_sizes: Spatial,
+    window_sizes: WindowSizes,
     *,
     strides: PerWindow | None = None,
     dilations: PerWindow | None = None,
@@ -69,7 +69,7 @@ def max_pooling(
     Args:
       input: [..., S_1, ..., S_d], any dtype of numbers that have an order, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
-        stands for all dimensions after the first two, [N, C].
+        stands for all dimensions after the first two, [N, C], of which there must be two.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
@@ -54,7 +54,7 @@ def _dims(x: Operands) -> Dims:
 @operator(*RULES, dims=_dims)
 def unfold(
     input: Data,
-    window_sizes: Spatial,
+    window_sizes: WindowSizes,
     *,
     strides: PerWindow | None = None,
     dilations: PerWindow | None = None,
@@ -70,7 +70,7 @@ def unfold(
     Args:
       input: [..., C, S_1, ..., S_d], any dtype that has a zero.
       window_sizes: elements of a window along each of the d spatial dimensions, d >= 1; integers, at least 1. One
-        number stands for all dimensions after the first two, [N, C].
+        number stands for all dimensions after the first two, [N, C], of which there must be two.
       strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
         stands for all.
       dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.

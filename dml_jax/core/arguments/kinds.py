@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import jax
 import numpy as np
 
+from ...errors import ConstraintError, message
 from ..sharding import OutSharding as Sharding
 from ..sharding import as_out_sharding
 from .arrays import as_condition, as_data, as_data_list
@@ -48,6 +49,7 @@ __all__ = [
     "ScalarIndices",
     "Spatial",
     "Value",
+    "WindowSizes",
     "attribute",
     "fill_in",
     "kinds_of",
@@ -98,12 +100,27 @@ class _OrNone:
 
 @dataclass(frozen=True)
 class _OneOrSeveral:
-    """A reader of integers; one integer is repeated `count` times, computed from the other arguments."""
+    """A reader of integers; `several` makes them of one, of the names of the function and the argument, and others."""
 
-    count: Callable[..., int]
+    several: Callable[..., tuple[int, ...]]
 
     def __call__(self, operator: str, name: str, value: Any, *needed: Any) -> tuple[int, ...]:
-        return as_dim_or_dims(operator, name, value, self.count(*needed))
+        return as_dim_or_dims(operator, name, value, lambda number: self.several(operator, name, number, *needed))
+
+
+def _window_sizes(operator: str, name: str, number: Any, input: Any) -> tuple[int, ...]:
+    """Returns `number` for each dimension of `input` after [N, C].
+
+    Raises:
+      ConstraintError: there are fewer than two. Of a picture [C, H, W] there is one, W, which nobody means.
+    """
+    if input.ndim >= 4:
+        return (number,) * (input.ndim - 2)
+    rule = f"one number for {name} must stand for two or more dimensions of input, those after [N, C]"
+    row = f"{name}=({number},) for windows along the last one, as in [N, C, W]"
+    picture = f"{name}=({number}, {number}) along the last two, as in a picture [C, H, W]"
+    fact = f"input has {input.ndim} dimensions in all: say {row}, or {picture}"
+    raise ConstraintError(message(operator, rule, fact, {"input": input, name: number}))
 
 
 def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
@@ -128,7 +145,8 @@ def per_dimension(count: Callable[..., int], *needs: str) -> Kind:
       count: takes the arguments that `needs` names; returns how many these are.
       needs: the names of arguments.
     """
-    return Kind(_OneOrSeveral(count), needs=needs, shown="int | Sequence[int]")
+    several = _OneOrSeveral(lambda operator, name, number, *needed: (number,) * count(*needed))
+    return Kind(several, needs=needs, shown="int | Sequence[int]")
 
 
 _ARRAY = "jax.Array | np.ndarray"
@@ -139,6 +157,10 @@ DataList = Annotated[
 ]
 # A number for each dimension after those of the batch and the channels.
 Spatial = Annotated[int | Sequence[int], per_dimension(lambda input: max(input.ndim - 2, 0), "input")]
+# The same, where nothing else says how many dimensions these are.
+WindowSizes = Annotated[
+    int | Sequence[int], Kind(_OneOrSeveral(_window_sizes), needs=("input",), shown="int | Sequence[int]")
+]
 # For type checkers: lists as deep as the arrays that people type.
 IndexLists = Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]]
 Indices = Annotated[jax.Array | np.ndarray | IndexLists, _INDICES]

@@ -128,8 +128,8 @@ def _as_index(operator: str, name: str, value: Any) -> int:
     raise _static_value_error(operator, name, value, "an integer")
 
 
-def as_dim_or_dims(operator: str, name: str, value: Any, count: int) -> tuple[int, ...]:
-    """Returns a static tuple of integers as `as_dims` does; one integer stands for `count` of them.
+def as_dim_or_dims(operator: str, name: str, value: Any, repeated: Callable[[Any], tuple[int, ...]]) -> tuple[int, ...]:
+    """Returns a static tuple of integers as `as_dims` does, or `repeated` of one integer.
 
     Raises:
       DataTypeError: neither an integer nor a sequence of them.
@@ -137,7 +137,7 @@ def as_dim_or_dims(operator: str, name: str, value: Any, count: int) -> tuple[in
     if type(value) is tuple or type(value) is list:
         return as_dims(operator, name, value)
     with suppress(DataTypeError):
-        return (as_dim(operator, name, value),) * count
+        return repeated(as_dim(operator, name, value))
     return as_row(operator, name, value, as_dim, "integers, or one of them")
 
 

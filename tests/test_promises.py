@@ -552,6 +552,38 @@ def test_a_second_call_traces_nothing(case):
 # Errors.
 
 
+@pytest.mark.thinned(6)
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@every_case
+def test_debug_nans_name_the_operator(case, jit):
+    """Not a primitive of JAX, such as "stage", which makes an array of NumPy's one of JAX's."""
+    nans = [np.full_like(x, np.nan) if i in case.floats else x for i, x in enumerate(case.leaves)]
+    has_nans = any(np.isnan(y).any() for y in jax.tree.leaves(case(*nans)) if jnp.issubdtype(y.dtype, jnp.floating))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError) if has_nans else contextlib.nullcontext() as caught:
+        if jit:
+            jax.jit(lambda: case(*nans))()  # not as arguments, which JAX itself looks at
+        else:
+            case(*nans)
+    if has_nans:
+        assert str(caught.value) == f"invalid value (nan) encountered in {case.function.__name__}"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: dml_jax.gather(x, np.int32([9]), 0, mode="fill", fill_value=np.nan),
+        lambda x: dml_jax.pad(x, (1,), (0,), value=np.nan),
+        lambda x: dml_jax.fill_value_constant((2,), np.nan, dtype=np.float32) + x,
+    ],
+    ids=["gather", "pad", "fill_value_constant"],
+)
+def test_debug_nans_name_the_operator_that_fills_with_nan(call, request):
+    x = jnp.float32([1, 2])
+    for function in (call, jax.jit(call), lambda x: jax.vmap(call)(x[None]), jax.grad(lambda x: call(x).sum())):
+        with jax.debug_nans(True), pytest.raises(FloatingPointError, match=f"in {request.node.callspec.id}$"):
+            function(x)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_rule_is_broken_once(name):
     """The call as it stands is accepted; one change breaks one rule, and the list of rules is complete."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -70,10 +72,19 @@ def _traced(
         def compute(*ports: Any) -> Any:
             return function(**values | by_argument(dict(zip(flat, ports, strict=True)), like=by_name))
 
-        with forcing(form):
+        with forcing(form), _naming_operator(name):
             if has_mesh(sharding, flat):
                 return on_mesh(name, compute, dims(operands), sharding, **flat)
             return function(**values)
 
     traced.__name__ = name
     return jax.jit(traced, static_argnums=0)
+
+
+@contextmanager
+def _naming_operator(name: str) -> Iterator[None]:
+    """Context in which errors of `jax_debug_nans` name the operator, not a primitive of it such as "stage"."""
+    try:
+        yield
+    except FloatingPointError as error:
+        raise FloatingPointError(re.sub(r"(?<= encountered in )\S+$", name, str(error))) from error

@@ -56,7 +56,24 @@ def test_all_unsupported_operators_are_listed_with_their_nodes():
         "com.example::Gather (node 'other')",
         "Relu node 'own': RandomNormal (node #0)",
     )
-    assert all(node in str(error) for node in error.nodes)
+    assert str(error).splitlines()[1:] == [
+        "  RandomNormalLike (node 'noise')",
+        "  RandomNormal (3 nodes, such as If node 'choice': else_branch: #0 and If node 'choice': then_branch: #0)",
+        "  StringConcat (node #3)",
+        "  com.example::Gather (node 'other')",
+    ]
+
+
+def test_a_line_counts_the_nodes_of_an_operator_that_is_not_supported():
+    names = {"StringConcat": 20, "StringNormalizer": 1, "StringSplit": 2}
+    nodes = [make(op, ["x"], [f"{op}{i}"], name=f"{op} (node {i})") for op, n in names.items() for i in range(n)]
+    error = refused(model(nodes, {"x": X}, [node.output[0] for node in nodes]), "", UnsupportedError)
+    assert len(error.nodes) == 23
+    assert str(error).splitlines()[1:] == [
+        "  StringConcat (20 nodes, such as 'StringConcat (node 0)' and 'StringConcat (node 1)')",
+        "  StringNormalizer (node 'StringNormalizer (node 0)')",
+        "  StringSplit (2 nodes, 'StringSplit (node 0)' and 'StringSplit (node 1)')",
+    ]
 
 
 def test_maps_and_strings_are_no_arrays():

@@ -1,6 +1,6 @@
 """Exceptions of ONNX models: unreadable files, unsupported operators, wrong calls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..errors import ConstraintError
@@ -23,11 +23,19 @@ class UnreadableError(OnnxError):
         return type(self), (self.source, self.what)
 
 
+_OF_NODE = " (node "  # between an operator and the name of its node
+
+
 class UnsupportedError(OnnxError):
-    """A model has operators that are not supported here; `nodes` lists all of them."""
+    """A model has operators that are not supported here; `nodes` lists all of them, the message by operator.
+
+    Args:
+      nodes: such as "If node 'choice': then_branch: StringConcat (node 'joined')".
+      supported: the operators that are.
+    """
 
     def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
-        lines = "\n".join(f"  {node}" for node in nodes)
+        lines = "\n".join(f"  {line}" for line in _by_operator(nodes))
         rule = (
             f"the model must have only operators that are supported here, {len(supported)} and functions made of them"
         )
@@ -37,6 +45,17 @@ class UnsupportedError(OnnxError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.nodes, self.supported)
+
+
+def _by_operator(nodes: Sequence[str]) -> Iterator[str]:
+    """Yields a line for each operator: its only node, or how many it has and the first two, without its name."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        groups.setdefault(node.partition(_OF_NODE)[0].rpartition(": ")[2], []).append(node)
+    for operator, group in groups.items():
+        names = " and ".join(node.replace(f"{operator}{_OF_NODE}", "", 1).removesuffix(")") for node in group[:2])
+        such_as = "such as " if len(group) > 2 else ""
+        yield group[0] if len(group) == 1 else f"{operator} ({len(group)} nodes, {such_as}{names})"
 
 
 class NotConstantError(OnnxError):

@@ -155,6 +155,31 @@ def test_group_normalization(dtype, seed):
     np.testing.assert_allclose(y if seed % 5 == 1 else np.moveaxis(y, -1, 1), wanted, rtol=rtol, atol=atol)
 
 
+@pytest.mark.parametrize("seed", sampled(range(12), [1, 2]))
+@pytest.mark.parametrize("dtype", sampled([np.float32, np.float16], [np.float16]))
+def test_group_normalization_of_a_sum(dtype, seed):
+    """SkipGroupNorm, beside GroupNorm of a sum in float32; ONNX Runtime has no kernel for CPUs."""
+    rng = np.random.default_rng(seed)
+    n, h, w, groups, each = shape(rng, 5, 5)
+    channels, is_last = groups * each, seed % 4 != 1
+    x = normals(rng, n, h, w, channels, dtype=dtype)
+    sizes = (x.shape, (n, 1, 1, channels), (n, channels))[seed % 3]
+    skip, bias = normals(rng, *sizes, dtype=dtype), normals(rng, channels, dtype=dtype) if seed % 2 else None
+    gamma, beta = normals(rng, channels), normals(rng, channels)
+    total = sum(array.astype(np.float64) for array in (x, skip.reshape((n, 1, 1, -1) if seed % 3 else x.shape)))
+    total = total if bias is None else total + bias
+    of_groups = {"groups": groups, "activation": seed % 2}
+    (wanted,) = computed("GroupNorm", [total.astype(np.float32), gamma, beta], domain=MICROSOFT, **of_groups)
+    inputs = [x, gamma, beta, skip] + ([] if bias is None else [bias])
+    if not is_last:
+        inputs = [np.moveaxis(a, -1, 1) if a.ndim == 4 else a for a in inputs]
+    made = computed("SkipGroupNorm", inputs, 2, domain=MICROSOFT, channels_last=int(is_last), **of_groups)
+    for y, exact in zip(made, (wanted, total), strict=True):
+        assert y.dtype == dtype
+        off = 0.51 * 2**-10 if dtype == np.float16 else 1e-6
+        np.testing.assert_allclose(y if is_last else np.moveaxis(y, 1, -1), exact, rtol=off, atol=1e-6)
+
+
 def zeros(*sizes):
     return np.zeros(sizes, np.float32)
 
@@ -211,6 +236,14 @@ def test_onnx_runtime_refuses_them_too(kind, inputs, attributes, message):
         ("GroupNorm", NUMBERS, OF_GROUPS | {"channels_last": 0}, "groups must divide the 2 channels"),
         ("GroupNorm", NUMBERS, {"groups": 2, "activation": 2}, "activation be 0 or 1, but they are"),
         ("GroupNorm", [zeros(2, 4), CHANNELS, CHANNELS], OF_GROUPS, "x must have 4 dimensions"),
+        (
+            "SkipGroupNorm",
+            [*NUMBERS, zeros(1, 2)],
+            OF_GROUPS,
+            "skip.shape must be (1, 2, 2, 4) or (1, 1, 1, 4) or (1, 4)",
+        ),
+        ("SkipGroupNorm", [*NUMBERS, zeros(1, 4), zeros(2)], OF_GROUPS, "bias: its sizes must be [4]"),
+        ("SkipGroupNorm", [zeros(2, 4), CHANNELS, CHANNELS, CHANNELS], OF_GROUPS, "X: its sizes must be [?, ?, ?, ?]"),
     ],
 )
 def test_what_does_not_fit(kind, inputs, attributes, message):

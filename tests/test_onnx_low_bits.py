@@ -170,6 +170,76 @@ def test_wrong_products_are_refused(message):
         computed(*one_node("MatMulNBits", data, operands, **attributes))
 
 
+# MatMulBnb4.
+
+FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4])
+NF4 = """-1 -0.6961928009986877 -0.5250730514526367 -0.39491748809814453 -0.28444138169288635 -0.18477343022823334
+-0.09105003625154495 0 0.07958029955625534 0.16093020141124725 0.24611230194568634 0.33791524171829224
+0.44070982933044434 0.5626170039176941 0.7229568362236023 1"""
+TABLES = (np.r_[FP4, -FP4], np.array(NF4.split(), float))  # as bitsandbytes and ONNX Runtime have them
+
+
+def of_table(seed, dtype=np.float32, *, is_transposed=True):
+    """Operands, attributes and the product in float64; blocks run over the ends of rows, and the last is shorter."""
+    rng = np.random.default_rng(seed)
+    kind, block = seed % 2, int(rng.choice([16, 32, 64]))
+    n, k = int(rng.integers(1, 9)), int(rng.integers(1, 60))
+    q = rng.integers(0, 16, n * k)
+    scales = rng.uniform(0.5, 2, -(-n * k // block)).astype(dtype)
+    packed = np.append(q, 0)[: -(-n * k // 2) * 2].reshape(-1, 2)
+    weights = (TABLES[kind].astype(np.float32)[q] * scales[np.arange(n * k) // block].astype(np.float32)).astype(dtype)
+    weights = weights.astype(np.float64).reshape(n, k)
+    rows = rng.standard_normal((*rng.integers(1, 4, int(rng.integers(0, 3))), k if is_transposed else n)).astype(dtype)
+    attributes = {"K": k, "N": n, "block_size": block, "quant_type": kind} | ({} if is_transposed else {"transB": 0})
+    operands = {1: (packed[:, 0] << 4 | packed[:, 1]).astype(np.uint8), 2: scales}
+    return ({0: rows}, operands, attributes), rows.astype(np.float64) @ (weights.T if is_transposed else weights)
+
+
+@pytest.mark.thinned(5)
+@pytest.mark.parametrize("seed", range(20))
+def test_products_of_fp4_and_nf4(seed):
+    (data, operands, attributes), wanted = of_table(seed)
+    proto, inputs = one_node("MatMulBnb4", data, operands, **attributes)
+    made = computed(proto, inputs)
+    assert_near(made, runtime(proto, inputs)[0])
+    assert_near(made, wanted)
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("seed", range(6))
+def test_products_by_weights_that_are_not_transposed(seed):
+    """A backward pass has them; ONNX Runtime's CPU provider transposes them all the same."""
+    (data, operands, attributes), wanted = of_table(seed, is_transposed=False)
+    assert_near(computed(*one_node("MatMulBnb4", data, operands, **attributes)), wanted)
+
+
+@pytest.mark.parametrize("dtype", sampled([np.float16, jnp.bfloat16], [jnp.bfloat16]))
+def test_products_of_narrow_floats_by_a_table(dtype):
+    (data, operands, attributes), wanted = of_table(3, dtype)
+    made = computed(*one_node("MatMulBnb4", data, operands, **attributes))
+    np.testing.assert_allclose(np.asarray(made, np.float64), wanted, rtol=0.51 * float(jnp.finfo(dtype).eps), atol=1e-5)
+
+
+WRONG_TABLES = {
+    "quant_type must be 0 or 1, but it is 2": {"quant_type": 2},
+    "block_size must be a power of 2": {"block_size": 24},
+    "K and N must be at least 1, but they are 0 and 3": {"K": 0},
+    r"A: its sizes must be \[\?, 11\]": {0: np.zeros((2, 12), np.float32)},
+    r"B: its sizes must be \[17\]": {1: np.zeros(16, np.uint8)},
+    r"absmax: its sizes must be \[3\]": {2: np.zeros(2, np.float32)},
+}
+
+
+@pytest.mark.parametrize("message", WRONG_TABLES)
+def test_wrong_products_by_a_table_are_refused(message):
+    operands = {1: np.zeros(17, np.uint8), 2: np.zeros(3, np.float32)}
+    attributes, data = {"K": 11, "N": 3, "block_size": 16, "quant_type": 1}, {0: np.zeros((2, 11), np.float32)}
+    for where, value in WRONG_TABLES[message].items():
+        {0: data, 1: operands, 2: operands}.get(where, attributes)[where] = value
+    with pytest.raises(OnnxError, match=message):
+        computed(*one_node("MatMulBnb4", data, operands, **attributes))
+
+
 # GatherBlockQuantized.
 
 

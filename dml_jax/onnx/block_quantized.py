@@ -1,9 +1,11 @@
-"""ONNX Runtime's MatMulNBits and GatherBlockQuantized: block-quantised weights of 2 to 8 bits, a scale per block.
+"""ONNX Runtime's MatMulNBits, MatMulBnb4 and GatherBlockQuantized: block-quantised weights, a scale per block.
 
-They become floats, (q - zero point) * scale, rounded once to the type of the scales; then they are as other weights.
+They become floats, (q - zero point) * scale or a table's number * scale, rounded once to the type of the scales; then
+they are as other weights.
 """
 
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +22,19 @@ from .matmul import gemm
 from .operand_checks import check_shape, check_value, refuse
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_n_bits"]
+__all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_bnb4", "mat_mul_n_bits"]
 
 _BITS = (2, 4, 8)
+# What the 16 codes of bitsandbytes' types of 4 bits stand for. In FP4 the highest bit is the sign; NF4 has quantiles of
+# the normal distribution.
+_FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
+_NF4 = (
+    *(-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+    *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0),
+    *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1),
+)
+_TABLES = (np.array([*_FP4, *(-number for number in _FP4)], np.float32), np.array(_NF4, np.float32))
 
 
 def mat_mul_n_bits(
@@ -44,8 +56,7 @@ def mat_mul_n_bits(
     check_value("weight_prepacked", weight_prepacked, (0,))
     check_value("bits", bits, _BITS)
     _check_block(block_size)
-    if min(N, K) < 1:
-        raise ConstraintError(f"K and N must be at least 1, but they are {K} and {N}")
+    _check_sizes(N, K)
     check_shape("A", a, (*[None] * (a.ndim - 1), K))
     check_shape("bias", bias, (N,))
     blocks, shape = -(-K // block_size), (*a.shape[:-1], N)
@@ -60,8 +71,38 @@ def mat_mul_n_bits(
     else:
         check_value("g_idx.shape", g_idx.shape, ((K,), (blocks * block_size,)))
         scale, zero_point = (gather(x, g_idx[:K], 1) for x in (scale, zero_point))
-    rows = on_device(a).reshape(prod(shape[:-1]), K)
-    return on_device(gemm(a=rows, b=_dequantize(q, scale, zero_point), c=bias, transB=1)).reshape(shape)
+    return _product(a, _dequantize(q, scale, zero_point), c=bias, transB=1)
+
+
+def mat_mul_bnb4(
+    *,
+    a: Array,
+    b: Array,
+    absmax: Array,
+    K: int,  # noqa: N803  # as ONNX Runtime calls them
+    N: int,  # noqa: N803
+    block_size: int,
+    quant_type: int,
+    training_mode: int = 0,  # what would be saved for a gradient
+    transB: int = 1,  # noqa: N803
+) -> jax.Array:
+    """MatMulBnb4: a @ dequantised(b).T, or without transB a @ dequantised(b), which is [N, K].
+
+    Blocks are of the flat matrix, and run over the ends of its rows. A byte holds two numbers, the first in its high
+    bits.
+    """
+    check_value("quant_type", quant_type, (0, 1))
+    _check_block(block_size)
+    _check_sizes(N, K)
+    check_shape("A", a, (*[None] * (a.ndim - 1), K if transB else N))
+    count = N * K
+    check_shape("B", b, (-(-count // 2),))
+    check_shape("absmax", absmax, (-(-count // block_size),))
+    pairs = split_bytes(on_device(b), 4).reshape(-1, 2)
+    numbers = gather(on_device(_TABLES[quant_type]), pairs[:, ::-1].reshape(-1)[:count], 0)
+    scale = _of_elements(on_device(absmax), 0, block_size, count)
+    weights = narrow_apart(numbers * scale.astype(np.float32), absmax.dtype).reshape(N, K)
+    return _product(a, weights, transB=transB)
 
 
 def gather_block_quantized(
@@ -109,6 +150,13 @@ def gather_block_quantized(
     return _dequantize(q, scale, zero_point)
 
 
+def _product(a: Array, weights: jax.Array, **given: Any) -> jax.Array:
+    """Returns the product of the rows of a, of any rank, with a matrix."""
+    rows = on_device(a).reshape(prod(a.shape[:-1]), a.shape[-1])
+    product = on_device(gemm(a=rows, b=weights, **given))
+    return product.reshape(*a.shape[:-1], product.shape[-1])
+
+
 def _dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array) -> jax.Array:
     number, zero, step = (x.astype(np.float32) for x in (_as_bytes(q), _as_bytes(zero_point), scale))
     return narrow_apart((number - zero) * step, scale.dtype)
@@ -142,6 +190,11 @@ def _of_shape(name: str, array: Array, sizes: tuple[int, ...]) -> jax.Array:
     return on_device(array).reshape(sizes)
 
 
+def _check_sizes(n: int, k: int) -> None:
+    if min(n, k) < 1:
+        raise ConstraintError(f"K and N must be at least 1, but they are {k} and {n}")
+
+
 def _check_block(size: int) -> int:
     if size < 16 or size & (size - 1):
         raise ConstraintError(f"block_size must be a power of 2, and at least 16, but it is {size}")
@@ -151,6 +204,7 @@ def _check_block(size: int) -> int:
 _FLOATS = "float float16 bfloat16"
 OPERATORS: Operators = {
     "com.microsoft::GatherBlockQuantized": {1: gather_block_quantized},
+    "com.microsoft::MatMulBnb4": {1: mat_mul_bnb4},
     "com.microsoft::MatMulNBits": {1: mat_mul_n_bits},
 }
 SCHEMAS = (
@@ -162,6 +216,21 @@ SCHEMAS = (
         Q="int4 uint4 uint8 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1",
         I="int32 int64",
         T=_FLOATS,
+    ),
+    schema(
+        "MatMulBnb4",
+        "A T, B Q, absmax T",
+        "Y T",
+        {
+            "K": required("INT"),
+            "N": required("INT"),
+            "block_size": required("INT"),
+            "quant_type": required("INT"),
+            "training_mode": 0,
+            "transB": 1,
+        },
+        T=_FLOATS,
+        Q="uint8",
     ),
     schema(
         "MatMulNBits",

@@ -13,7 +13,7 @@ from .elementwise import add
 from .sliding_windows import padding, per_dimension, windows_of
 from .values import Array, Operators, known_ints, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "check_bias", "conv", "conv_transpose", "filter_windows"]
+__all__ = ["CONV_ATTRIBUTES", "OPERATORS", "SCHEMAS", "check_bias", "conv", "conv_transpose", "filter_windows"]
 
 
 def conv(*, x: Array, w: Array, b: Array | None = None, group: int = 1, **steps: Any) -> Array:
@@ -149,6 +149,7 @@ _OF_BOTH = {
     "kernel_shape": optional("INTS"),
     "strides": optional("INTS"),
 }
+CONV_ATTRIBUTES = _OF_BOTH | {"pads": optional("INTS")}
 SCHEMAS = (
     schema(
         "ConvTransposeWithDynamicPads",
@@ -158,5 +159,5 @@ SCHEMAS = (
         T=_FLOATS,
         N="int64",
     ),
-    schema("NhwcConv", "X T, W T, B? T", "Y T", _OF_BOTH | {"pads": optional("INTS")}, T=_FLOATS),
+    schema("NhwcConv", "X T, W T, B? T", "Y T", CONV_ATTRIBUTES, T=_FLOATS),
 )

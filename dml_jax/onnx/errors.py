@@ -24,6 +24,12 @@ class UnreadableError(OnnxError):
 
 
 _OF_NODE = " (node "  # between an operator and the name of its node
+# Operators that the level "all" writes: their weights are in blocks of as many channels as the CPU's vectors have.
+_NCHWC = "com.microsoft.nchwc::"
+_OF_ONE_CPU = (
+    '\nONNX Runtime optimised this file for one kind of CPU: save it again at the level "extended", '
+    "with SessionOptions.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_EXTENDED"
+)
 
 
 class UnsupportedError(OnnxError):
@@ -39,7 +45,8 @@ class UnsupportedError(OnnxError):
         rule = (
             f"the model must have only operators that are supported here, {len(supported)} and functions made of them"
         )
-        super().__init__(f"{rule}, but has\n{lines}")
+        hint = _OF_ONE_CPU if any(_NCHWC in node for node in nodes) else ""
+        super().__init__(f"{rule}, but has\n{lines}{hint}")
         self.nodes: tuple[str, ...] = tuple(nodes)
         self.supported: tuple[str, ...] = tuple(supported)
 

@@ -1,4 +1,4 @@
-"""ONNX's normalizations, ONNX Runtime's GroupNorm, and Dropout without randomness; computed in float32 or wider."""
+"""ONNX's normalizations, ONNX Runtime's GroupNorm and SkipGroupNorm, and Dropout; in float32 or wider."""
 
 from math import prod
 from typing import Any
@@ -10,10 +10,11 @@ import numpy as np
 from .. import operators
 from ..core.structs.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import wide_type
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalization_formulas import inverse_deviation, moments, normalize
 from .contrib_schemas import required, schema
+from .operand_checks import check_shape, check_value
 from .values import Array, Operators, arrays, known, on_device
 
 __all__ = [
@@ -144,6 +145,31 @@ def _group_norm(
     return jnp.moveaxis(y, 1, -1) if channels_last else y
 
 
+def _skip_group_norm(
+    *,
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    skip: Array,
+    bias: Array | None = None,
+    channels_last: int,
+    count: int = 1,
+    **attributes: Any,
+) -> tuple[jax.Array, ...]:
+    """SkipGroupNorm: GroupNorm of x + skip + bias, and that sum, which is not rounded before it is normalized."""
+    check_shape("X", x, (None,) * 4)
+    at = 3 if channels_last else 1
+    of_channels = tuple(n if d == at else 1 for d, n in enumerate(x.shape))
+    of_pictures = (x.shape[0], *of_channels[1:])
+    check_value("skip.shape", skip.shape, (x.shape, of_pictures, (x.shape[0], x.shape[at])))
+    total = _wide(x) + _wide(skip).reshape(of_pictures if skip.ndim == 2 else skip.shape)
+    if bias is not None:
+        check_shape("bias", bias, (x.shape[at],))
+        total = total + _wide(bias).reshape(of_channels)
+    y = _group_norm(x=total, gamma=gamma, beta=beta, channels_last=channels_last, **attributes)
+    return tuple(narrow_apart(array, x.dtype) for array in (y, total))[:count]
+
+
 def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
     """LRN; channels are the second dimension, of any rank."""
     if x.ndim < 2:
@@ -261,14 +287,11 @@ OPERATORS: Operators = {
     "LayerNormalization": {17: layer_normalization},
     "LpNormalization": {1: lp_normalization},
     "com.microsoft::GroupNorm": {1: _group_norm},
+    "com.microsoft::SkipGroupNorm": {1: _skip_group_norm},
 }
+_GROUPS = {"activation": required("INT"), "channels_last": 1, "epsilon": 1e-5, "groups": required("INT")}
+_FLOATS = "float16 float"
 SCHEMAS = (
-    schema(
-        "GroupNorm",
-        "X T, gamma M, beta M",
-        "Y T",
-        {"activation": required("INT"), "channels_last": 1, "epsilon": 1e-5, "groups": required("INT")},
-        T="float16 float",
-        M="float16 float",
-    ),
+    schema("GroupNorm", "X T, gamma M, beta M", "Y T", _GROUPS, T=_FLOATS, M=_FLOATS),
+    schema("SkipGroupNorm", "X T, gamma M, beta M, skip T, bias? T", "Y T, S? T", _GROUPS, T=_FLOATS, M=_FLOATS),
 )

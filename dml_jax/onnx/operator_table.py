@@ -11,6 +11,7 @@ from . import (
     data_movement,
     elementwise,
     fourier,
+    fused_activations,
     gelu,
     grid_sample,
     group_query_attention,
@@ -46,7 +47,7 @@ _FAMILIES = (
     *(convolution, pooling, normalization, recurrent, linear_algebra, grid_sample, non_max_suppression),
     *(gelu, ort_attention, group_query_attention, rotary_embedding, block_quantized, ort_layer_normalization),
     *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_lstm_attention),
-    *(roi, fourier, unique, removed_operators),
+    *(roi, fourier, fused_activations, unique, removed_operators),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

@@ -143,7 +143,7 @@ def test_constants_are_computed_alike():
 
 # Derivatives at the ends and at kinks, where one side has one: by each input.
 CORNERS = [
-    (call("Clip", [-1.0, 1.25, np.inf, 0.0, -5.0], -1.0, 1.25, given=(1, 2)), [[0.5, 0.5, 0, 1, 0]]),
+    (call("Clip", [-1.0, 1.25, np.inf, 0.0, -5.0], -1.0, 1.25, given=(1, 2)), [[0, 0, 0, 1, 0]]),
     (call("Max", [1.0, 2.0], [1.0, 3.0]), [[0.5, 0], [0.5, 1]]),
     (call("Min", [1.0, 2.0], [1.0, 3.0]), [[0.5, 1], [0.5, 0]]),
     (call("PRelu", [0.0, np.inf, -2.0], [3.0, 3.0, 3.0]), [[1, 1, 3], [0, 0, -2]]),

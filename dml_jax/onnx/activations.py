@@ -6,12 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import nn
 
 from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.plain.softmax import compute_along, hardmax, log_softmax, softmax
 from ..lowering.values.accumulation_types import wide_type
+from ..lowering.values.elementary_functions import gelu, mish, tanh_gelu
 from ..operators import activate
 from .layout import axis_of
 from .values import Array, Operators, float_for, on_device
@@ -53,7 +53,7 @@ def _shrink(*, input: Array, bias: float, lambd: float) -> jax.Array:
 def _gelu(x: jax.Array, approximate: str) -> jax.Array:
     if approximate not in ("none", "tanh"):
         raise ConstraintError(f"approximate must be none or tanh, but it is {approximate!r}")
-    return nn.gelu(x, approximate=approximate == "tanh")
+    return tanh_gelu(x) if approximate == "tanh" else gelu(x)
 
 
 def _along(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callable[..., jax.Array]:
@@ -90,7 +90,7 @@ OPERATORS: Operators = {
     "Hardmax": {1: _from(hardmax), 13: _along(hardmax)},
     "LeakyRelu": {1: activation("LEAKY_RELU", "alpha")},
     "LogSoftmax": {1: _from(log_softmax), 13: _along(log_softmax)},
-    "Mish": {18: _round_once(nn.mish)},
+    "Mish": {18: _round_once(mish)},
     "Relu": {1: activation("RELU")},
     "Selu": {1: activation("SCALED_ELU", "alpha", "gamma")},
     "Shrink": {9: _shrink},

@@ -10,9 +10,11 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from .. import operators
 from ..errors import ConstraintError
+from ..lowering.values import elementary_functions as elementary
 from ..lowering.values.accumulation_types import wide_type
-from ..operators._binary_formulas import floor_remainder, parameterized_relu
+from ..operators._binary_formulas import parameterized_relu
 from ..operators._power_formulas import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
@@ -48,7 +50,8 @@ def divide(*, a: Array, b: Array) -> Array:
     xp, a, b = _broadcast(a, b)
     if a.dtype.kind not in "iu":
         wide = wide_type(a.dtype)
-        return xp.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
+        function = np.divide if xp is np else elementary.divide
+        return function(a.astype(wide), b.astype(wide)).astype(a.dtype)
     if xp is jnp:
         return lax.div(a, b)
     quotient = np.floor_divide(a, b)
@@ -105,12 +108,15 @@ def _mean(*, data_0: tuple[Array, ...]) -> Array:
 
 def clip(*, input: Array, min: Array | None = None, max: Array | None = None) -> Array:
     """Clip; where `min` is greater than `max`, the result is `max`."""
-    for name, bound in (("maximum", min), ("minimum", max)):
-        if bound is not None and bound.size != 1:
-            which = "min" if bound is min else "max"
-            raise ConstraintError(f"{which} must be one number, but its shape is {bound.shape}")
-        input = input if bound is None else _exact(name, input=input, bound=bound.reshape(()))
-    return input
+    bounds = {name: bound for name, bound in (("min", min), ("max", max)) if bound is not None}
+    for name, bound in bounds.items():
+        if bound.size != 1:
+            raise ConstraintError(f"{name} must be one number, but its shape is {bound.shape}")
+    if not bounds:
+        return input
+    xp, x, *numbers = arrays(input, *(bound.reshape(()) for bound in bounds.values()))
+    function = operators.clip if xp is jnp else np.clip  # at a bound, slopes of jnp.clip are halves
+    return function(x, **dict(zip(bounds, numbers, strict=True)))
 
 
 def _clip_by_attributes(*, input: Array, min: float | None = None, max: float | None = None) -> Array:
@@ -159,9 +165,9 @@ def modulo(*, a: Array, b: Array, fmod: int = 0) -> Array:
     """Mod: the result has the sign of b, or with `fmod` that of a, also if it is 0."""
     xp, dividend, divisor = _broadcast(a, b)
     if fmod:
-        return xp.fmod(dividend, divisor)
+        return (np.fmod if xp is np else elementary.remainder)(dividend, divisor)
     if xp is jnp:
-        return floor_remainder(dividend, divisor)
+        return elementary.floor_remainder(dividend, divisor)
     rest = np.mod(dividend, divisor)
     return rest if rest.dtype.kind in "iu" else np.copysign(rest, divisor)
 
@@ -201,7 +207,7 @@ def error_function(*, input: Array) -> jax.Array:
     """Erf; for integers the nearest float64 is truncated to 0, or beyond 5 it is 1."""
     x = on_device(input)
     if not jnp.issubdtype(x.dtype, jnp.integer):
-        return _round_once(lax.erf, input=x)
+        return _round_once(elementary.erf, input=x)
     least = 0 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else -5
     return (x > 5).astype(x.dtype) - (x < least).astype(x.dtype)
 
@@ -236,17 +242,17 @@ _LIMITED = {
     "Xor": partial(_exact, "logical_xor"),
 }
 _ROUNDED = {
-    "Acos": (7, jnp.arccos),
-    "Acosh": (9, jnp.arccosh),
-    "Asin": (7, jnp.arcsin),
-    "Asinh": (9, jnp.arcsinh),
+    "Acos": (7, elementary.arccos),
+    "Acosh": (9, elementary.arccosh),
+    "Asin": (7, elementary.arcsin),
+    "Asinh": (9, elementary.arcsinh),
     "Atan": (7, jnp.arctan),
     "Atanh": (9, jnp.arctanh),
     "Cos": (7, jnp.cos),
     "Cosh": (9, jnp.cosh),
     "Exp": (1, jnp.exp),
     "Log": (1, jnp.log),
-    "Reciprocal": (1, jnp.reciprocal),
+    "Reciprocal": (1, elementary.reciprocal),
     "Sin": (7, jnp.sin),
     "Sinh": (9, jnp.sinh),
     "Sqrt": (1, jnp.sqrt),

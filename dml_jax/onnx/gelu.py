@@ -1,20 +1,16 @@
 """ONNX Runtime's Gelu, FastGelu, BiasGelu, QuickGelu, BiasSplitGelu and BiasAdd; rounded once."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
-from jax import nn
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
+from ..lowering.values.elementary_functions import gelu, tanh_gelu
 from .activations import activation
 from .contrib_schemas import schema
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS"]
-
-_gelu = partial(nn.gelu, approximate=False)
 
 
 def _bias_add(*, x: Array, bias: Array, skip: Array) -> jax.Array:
@@ -25,7 +21,7 @@ def _bias_add(*, x: Array, bias: Array, skip: Array) -> jax.Array:
 
 
 def _bias_gelu(*, a: Array, b: Array) -> jax.Array:
-    return _gelu(_add_bias(a, b)).astype(a.dtype)
+    return gelu(_add_bias(a, b)).astype(a.dtype)
 
 
 def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
@@ -33,12 +29,12 @@ def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
     if x.ndim != 3 or x.shape[-1] % 2:
         raise ConstraintError(f"x must have 3 dimensions, the last one of an even size, but its shape is {x.shape}")
     factors, gated = jnp.split(_add_bias(x, bias), 2, -1)
-    return (factors * _gelu(gated)).astype(x.dtype)
+    return (factors * gelu(gated)).astype(x.dtype)
 
 
 def _fast_gelu(*, x: Array, bias: Array | None = None) -> jax.Array:
     y = _wide(x) if bias is None else _add_bias(x, bias)
-    return nn.gelu(y, approximate=True).astype(x.dtype)
+    return tanh_gelu(y).astype(x.dtype)
 
 
 def _add_bias(x: Array, bias: Array) -> jax.Array:

@@ -17,6 +17,7 @@ from jax import lax
 
 from ..core.structs.activation_table import in_type_of
 from ..lowering.plain.softmax import compute_along
+from ..lowering.values.elementary_functions import tanh
 from ..lowering.values.xla_workarounds import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
 
@@ -64,7 +65,7 @@ def attend(
     scores = unfused_product(_by_group("bghsd,bgtd->bghst", query, key))
     scores = scores.reshape(*query.shape[:3], key.shape[2]) * in_type_of(scores, scale)
     if softcap:
-        scores = jnp.tanh(scores / in_type_of(scores, softcap)) * in_type_of(scores, softcap)
+        scores = tanh(scores / in_type_of(scores, softcap)) * in_type_of(scores, softcap)
     for term in added:
         scores = scores + term
     if is_seen is not None:

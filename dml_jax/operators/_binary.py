@@ -30,8 +30,9 @@ from ..core.structs.fields import FLOAT
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataType
+from ..lowering.values import elementary_functions as elementary
 from ..lowering.values.packed_words import as_unsigned, from_unsigned
-from ._binary_formulas import floor_remainder, parameterized_relu
+from ._binary_formulas import parameterized_relu
 from ._elementwise_structs import Row, structs_of, unchanged
 from ._power_formulas import power
 
@@ -130,7 +131,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "ELEMENT_WISE_DIVIDE": _of_two(
         "a / b; of integers cut off toward 0.",
-        lax.div,
+        elementary.divide,
         "jax.lax.div",
         _arithmetic(("6_0", RANKS_1_TO_8, ALL_BUT_FLOAT64), ("5_1", RANKS_1_TO_8, UP_TO_32_BITS)),
     ),
@@ -143,10 +144,10 @@ ROWS: Mapping[str, Row] = {
         _arithmetic(),
     ),
     "ELEMENT_WISE_MODULUS_TRUNCATE": _of_two(
-        "a - b * trunc(a / b), which has the sign of a.", lax.rem, "jax.lax.rem", _REMAINDERS
+        "a - b * trunc(a / b), which has the sign of a.", elementary.remainder, "jax.lax.rem", _REMAINDERS
     ),
     "ELEMENT_WISE_MODULUS_FLOOR": _of_two(
-        "a - b * floor(a / b), which has the sign of b.", floor_remainder, "jax.numpy.mod", _REMAINDERS
+        "a - b * floor(a / b), which has the sign of b.", elementary.floor_remainder, "jax.numpy.mod", _REMAINDERS
     ),
     "ELEMENT_WISE_POW": Row(
         "x to the power of an exponent of its own; NaN of a negative x, if that is no integer.",
@@ -160,7 +161,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "ELEMENT_WISE_ATAN_YX": _of_two(
         "the angle of the point at x = b and y = a, in radians from -pi to pi.",
-        jnp.arctan2,
+        elementary.arctan2,
         "jax.numpy.arctan2",
         levels(("3_1", RANKS_1_TO_8, FLOATS), of="a"),
     ),

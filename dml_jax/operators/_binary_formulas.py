@@ -1,20 +1,11 @@
-"""Formulas of two numbers that DirectML and ONNX share."""
+"""A formula of two numbers that DirectML and ONNX share."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-__all__ = ["floor_remainder", "parameterized_relu"]
-
-
-def floor_remainder(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a - b * floor(a / b), with the sign of b, also of zeros; an integer divided by 0 remains."""
-    if not jnp.issubdtype(a.dtype, jnp.integer):
-        return jnp.copysign(jnp.mod(a, b), b)
-    rest = lax.rem(a, b)
-    return jnp.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+__all__ = ["parameterized_relu"]
 
 
 def parameterized_relu(x: jax.Array, slope: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..lowering.values import elementary_functions as elementary
 from ._cast import cast
 
 __all__ = ["constant_power", "nearly_whole_power", "power", "real_power", "whole_power"]
@@ -33,7 +34,7 @@ def constant_power(base: jax.Array, exponent: float) -> jax.Array:
 
 def real_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """Powers of floats; the derivative of 0 ** 0 is 0, not NaN."""
-    return jnp.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
+    return elementary.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
 
 
 def nearly_whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..core.structs.activation_table import in_type_of
 from ..lowering.primitive import varying_alike
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
@@ -200,7 +201,7 @@ def _product(x: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _clip_operand(function: Function, clip: float | None) -> Function:
-    return function if clip is None else lambda x: function(jnp.clip(x, -clip, clip))
+    return function if clip is None else lambda x: function(lax.clamp(in_type_of(x, -clip), x, in_type_of(x, clip)))
 
 
 def _scan(

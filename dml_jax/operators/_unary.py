@@ -27,6 +27,7 @@ from ..core.structs.feature_level_tables import (
 from ..core.structs.fields import FLOAT, named
 from ..core.structs.scalar import truncated
 from ..core.tensors.data_type import DataType
+from ..lowering.values import elementary_functions as elementary
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.packed_words import as_unsigned, from_unsigned
 from ._clip import clip
@@ -113,15 +114,19 @@ ROWS: Mapping[str, Row] = {
             ("1_0", RANK_4, FLOATS),
         ),
     ),
-    "ELEMENT_WISE_ACOS": _of_floats("arccos(x) in radians, NaN beyond -1 and 1.", jnp.arccos, "jax.numpy.arccos"),
-    "ELEMENT_WISE_ASIN": _of_floats("arcsin(x) in radians, NaN beyond -1 and 1.", jnp.arcsin, "jax.numpy.arcsin"),
+    "ELEMENT_WISE_ACOS": _of_floats(
+        "arccos(x) in radians, NaN beyond -1 and 1.", elementary.arccos, "jax.numpy.arccos"
+    ),
+    "ELEMENT_WISE_ASIN": _of_floats(
+        "arcsin(x) in radians, NaN beyond -1 and 1.", elementary.arcsin, "jax.numpy.arcsin"
+    ),
     "ELEMENT_WISE_ATAN": _of_floats("arctan(x) in radians.", jnp.arctan, "jax.numpy.arctan"),
     "ELEMENT_WISE_CEIL": _of_floats("the least integer that is at least x.", jnp.ceil, "jax.numpy.ceil"),
     "ELEMENT_WISE_COS": _of_floats("cos(x) of radians.", jnp.cos, "jax.numpy.cos"),
     "ELEMENT_WISE_EXP": _of_floats("e to the power of x.", jnp.exp, "jax.numpy.exp"),
     "ELEMENT_WISE_FLOOR": _of_floats("the greatest integer that is at most x.", jnp.floor, "jax.numpy.floor"),
     "ELEMENT_WISE_LOG": _of_floats("the natural logarithm of x, NaN below 0.", jnp.log, "jax.numpy.log"),
-    "ELEMENT_WISE_RECIP": _of_floats("1 / x.", jnp.reciprocal, "jax.numpy.reciprocal"),
+    "ELEMENT_WISE_RECIP": _of_floats("1 / x.", elementary.reciprocal, "jax.numpy.reciprocal"),
     "ELEMENT_WISE_SIN": _of_floats("sin(x) of radians.", jnp.sin, "jax.numpy.sin"),
     "ELEMENT_WISE_SQRT": _of_floats("the square root of x, NaN below 0.", jnp.sqrt, "jax.numpy.sqrt"),
     "ELEMENT_WISE_TAN": _of_floats("tan(x) of radians.", jnp.tan, "jax.numpy.tan"),
@@ -143,12 +148,14 @@ ROWS: Mapping[str, Row] = {
         ),
         fields={"min": (_Real, "a number; of integers its whole part counts, or the nearest one.")},
     ),
-    "ELEMENT_WISE_ERF": _of_floats("the error function of x.", lax.erf, "jax.lax.erf", _FLOATS_SINCE_2_0),
+    "ELEMENT_WISE_ERF": _of_floats("the error function of x.", elementary.erf, "jax.lax.erf", _FLOATS_SINCE_2_0),
     "ELEMENT_WISE_SINH": _of_floats("sinh(x).", jnp.sinh, "jax.numpy.sinh", _FLOATS_SINCE_2_0),
     "ELEMENT_WISE_COSH": _of_floats("cosh(x).", jnp.cosh, "jax.numpy.cosh", _FLOATS_SINCE_2_0),
-    "ELEMENT_WISE_TANH": _of_floats("tanh(x).", jnp.tanh, "jax.numpy.tanh", _FLOATS_SINCE_2_0),
-    "ELEMENT_WISE_ASINH": _of_floats("arsinh(x).", jnp.arcsinh, "jax.numpy.arcsinh", _FLOATS_SINCE_2_0),
-    "ELEMENT_WISE_ACOSH": _of_floats("arcosh(x), NaN below 1.", jnp.arccosh, "jax.numpy.arccosh", _FLOATS_SINCE_2_0),
+    "ELEMENT_WISE_TANH": _of_floats("tanh(x).", elementary.tanh, "jax.numpy.tanh", _FLOATS_SINCE_2_0),
+    "ELEMENT_WISE_ASINH": _of_floats("arsinh(x).", elementary.arcsinh, "jax.numpy.arcsinh", _FLOATS_SINCE_2_0),
+    "ELEMENT_WISE_ACOSH": _of_floats(
+        "arcosh(x), NaN below 1.", elementary.arccosh, "jax.numpy.arccosh", _FLOATS_SINCE_2_0
+    ),
     "ELEMENT_WISE_ATANH": _of_floats(
         "artanh(x), NaN beyond -1 and 1.", jnp.arctanh, "jax.numpy.arctanh", _FLOATS_SINCE_2_0
     ),

@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax, nn
 
 from ...lowering.plain.softmax import hardmax, log_softmax, softmax
+from ...lowering.values.elementary_functions import expm1, gelu, sigmoid, soft_sign, softplus, tanh
 from .fields import FLOAT, Field, counted_by
 from .size_and_scale_bias import SCALE_BIAS, ScaleAndBias
 
@@ -77,12 +78,8 @@ def in_type_of(x: jax.Array, value: Any) -> Any:
 
 
 def _exponential(x: jax.Array, scale: Any = 1) -> jax.Array:
-    """expm1(min(x, 0) / scale), the negative branch of ELU: never overflows."""
-    return jnp.expm1(jnp.minimum(x, 0) / scale)
-
-
-def _softplus(x: jax.Array) -> jax.Array:
-    return jnp.logaddexp(x, 0)
+    """expm1(min(x, 0) / scale), the negative branch of ELU: never overflows, and its slope at 0 is of that branch."""
+    return expm1(jnp.where(x > 0, 0, x) / scale)
 
 
 def _shrink(x: jax.Array, bias: Any, threshold: Any) -> jax.Array:
@@ -102,7 +99,7 @@ def _scale_and_clip(x: jax.Array, scale_bias: ScaleAndBias | None, least: Any, m
 ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_CELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x, a)), {"Alpha": 1}, since="3_0"),
     "ACTIVATION_ELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x)), {"Alpha": 1}),
-    "ACTIVATION_GELU": Row(lambda x: nn.gelu(x, approximate=False), since="5_1"),
+    "ACTIVATION_GELU": Row(gelu, since="5_1"),
     "ACTIVATION_HARDMAX": Row(lambda x: hardmax(x, (-1,)), hosts=(), axes=(-1,)),
     "ACTIVATION_HARDMAX1": Row(hardmax, {"Axes": None}, hosts=()),
     "ACTIVATION_HARD_SIGMOID": Row(_hard_sigmoid, {"Alpha": 0.2, "Beta": 0.5}),
@@ -112,21 +109,21 @@ ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_LINEAR": Row(lambda x, a, b: a * x + b, {"Alpha": None, "Beta": None}),
     "ACTIVATION_LOG_SOFTMAX": Row(lambda x: log_softmax(x, (-1,)), hosts=(), axes=(-1,)),
     "ACTIVATION_LOG_SOFTMAX1": Row(log_softmax, {"Axes": None}, hosts=()),
-    "ACTIVATION_PARAMETRIC_SOFTPLUS": Row(lambda x, a, b: a * _softplus(b * x), {"Alpha": None, "Beta": None}),
+    "ACTIVATION_PARAMETRIC_SOFTPLUS": Row(lambda x, a, b: a * softplus(b * x), {"Alpha": None, "Beta": None}),
     "ACTIVATION_RELU": Row(nn.relu, of_integers=True),
     "ACTIVATION_SCALED_ELU": Row(
         lambda x, a, g: jnp.where(x > 0, g * x, g * a * _exponential(x)),
         {"Alpha": 1.67326319217681884765625, "Gamma": 1.05070102214813232421875},
     ),
-    "ACTIVATION_SCALED_TANH": Row(lambda x, a, b: a * jnp.tanh(b * x), {"Alpha": 1, "Beta": 0.5}),
+    "ACTIVATION_SCALED_TANH": Row(lambda x, a, b: a * tanh(b * x), {"Alpha": 1, "Beta": 0.5}),
     "ACTIVATION_SHRINK": Row(_shrink, {"Bias": 0, "Threshold": 0.5}, since="2_0", of_integers=True),
-    "ACTIVATION_SIGMOID": Row(nn.sigmoid),
+    "ACTIVATION_SIGMOID": Row(sigmoid),
     "ACTIVATION_SOFTMAX": Row(lambda x: softmax(x, (-1,)), since="6_1", hosts=("GEMM",), axes=(-1,)),
     "ACTIVATION_SOFTMAX1": Row(softmax, {"Axes": None}, since="6_1", hosts=("GEMM",)),
-    "ACTIVATION_SOFTPLUS": Row(lambda x, s: _softplus(s * x) / s, {"Steepness": 1}, least=("Steepness", 1, "6_4")),
-    "ACTIVATION_SOFTSIGN": Row(nn.soft_sign),
-    "ACTIVATION_SWISH": Row(lambda x, s: x * nn.sigmoid(s * x), {"SigmoidInputScale": 1}, hosts=()),
-    "ACTIVATION_TANH": Row(jnp.tanh),
+    "ACTIVATION_SOFTPLUS": Row(lambda x, s: softplus(s * x) / s, {"Steepness": 1}, least=("Steepness", 1, "6_4")),
+    "ACTIVATION_SOFTSIGN": Row(soft_sign),
+    "ACTIVATION_SWISH": Row(lambda x, s: x * sigmoid(s * x), {"SigmoidInputScale": 1}, hosts=()),
+    "ACTIVATION_TANH": Row(tanh),
     "ACTIVATION_THRESHOLDED_RELU": Row(lambda x, a: jnp.where(x > a, x, 0), {"Alpha": 1}),
     "ELEMENT_WISE_CLIP": Row(
         _scale_and_clip, {"ScaleBias": None, "Min": None, "Max": None}, since="6_0", hosts=("CONVOLUTION", "GEMM")

@@ -1,0 +1,224 @@
+"""Functions of numbers with slopes as precise as their values.
+
+Slopes of JAX lose where they cancel, as 1 - tanh(x)**2 does from 9 on, or overflow on the way, as 1 / x**2 does before
+1 / x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from math import pi, sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax, nn
+from jax.custom_derivatives import SymbolicZero
+
+__all__ = [
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan2",
+    "divide",
+    "erf",
+    "expm1",
+    "floor_remainder",
+    "gelu",
+    "mish",
+    "power",
+    "reciprocal",
+    "remainder",
+    "sigmoid",
+    "soft_sign",
+    "softplus",
+    "tanh",
+    "tanh_gelu",
+]
+
+_Function = Callable[..., jax.Array]
+
+
+def _with_slopes(*slopes: _Function) -> Callable[[_Function], _Function]:
+    """Decorates a function: a slope for each argument, which takes the result and the arguments."""
+
+    def decorate(function: _Function) -> _Function:
+        known = jax.custom_jvp(function)
+
+        def differentiated(arguments: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+            result = known(*arguments)
+            pairs = zip(tangents, slopes, strict=True)
+            terms = [g * slope(result, *arguments) for g, slope in pairs if not isinstance(g, SymbolicZero)]
+            return result, reduce(jnp.add, terms)
+
+        # An argument without a tangent adds nothing: the slope of (-2)**3 by the exponent is NaN, and NaN * 0 too.
+        known.defjvp(differentiated, symbolic_zeros=True)
+        return known
+
+    return decorate
+
+
+def _sigmoid_curvature(slope: jax.Array, x: jax.Array) -> jax.Array:
+    return slope * -tanh(x / 2)
+
+
+@_with_slopes(_sigmoid_curvature)
+def _sigmoid_slope(x: jax.Array) -> jax.Array:
+    """sigmoid(x) * sigmoid(-x)."""
+    small = jnp.exp(-jnp.abs(x))
+    return small / jnp.square(1 + small)
+
+
+@_with_slopes(lambda y, x: _sigmoid_slope(x))
+def sigmoid(x: jax.Array) -> jax.Array:
+    return nn.sigmoid(x)
+
+
+@_with_slopes(lambda y, x: sigmoid(x))
+def softplus(x: jax.Array) -> jax.Array:
+    """ln(1 + exp(x))."""
+    return jnp.logaddexp(x, 0)
+
+
+@_with_slopes(lambda y, x: 4 * _sigmoid_slope(2 * x))
+def tanh(x: jax.Array) -> jax.Array:
+    return jnp.tanh(x)
+
+
+@_with_slopes(lambda y, x: jnp.exp(x))
+def expm1(x: jax.Array) -> jax.Array:
+    return jnp.expm1(x)
+
+
+@_with_slopes(lambda y, x: jnp.square(1 / (1 + jnp.abs(x))))
+def soft_sign(x: jax.Array) -> jax.Array:
+    """x / (1 + abs(x))."""
+    return nn.soft_sign(x)
+
+
+def mish(x: jax.Array) -> jax.Array:
+    return x * tanh(softplus(x))
+
+
+def _bell(steepness: float) -> _Function:
+    """Returns exp(-steepness * x**2), for a power of 2."""
+
+    @_with_slopes(lambda y, x: -2 * steepness * x * y)
+    def bell(x: jax.Array) -> jax.Array:
+        # A rounded square of 80 is off by the last 40 places of exp. That of half the bits is exact.
+        x, info = jnp.clip(x, -64, 64), jnp.finfo(x.dtype)
+        high = lax.reduce_precision(x, info.nexp, (info.nmant - 1) // 2)
+        near = jnp.exp(-steepness * high * high)
+        return near + near * jnp.expm1(-steepness * (x - high) * (x + high))
+
+    return bell
+
+
+_steep_bell, _normal_bell = _bell(1), _bell(0.5)
+
+
+@_with_slopes(lambda y, x: 2 / sqrt(pi) * _steep_bell(x))
+def erf(x: jax.Array) -> jax.Array:
+    return lax.erf(x)
+
+
+@_with_slopes(lambda y, x: 1 / sqrt(2 * pi) * _normal_bell(x))
+def _normal_cdf(x: jax.Array) -> jax.Array:
+    return lax.erfc(-x * sqrt(0.5)) / 2
+
+
+def gelu(x: jax.Array) -> jax.Array:
+    """x / 2 * (1 + erf(x / sqrt(2)))."""
+    return x * _normal_cdf(x)
+
+
+def tanh_gelu(x: jax.Array) -> jax.Array:
+    """x / 2 * (1 + tanh(y)), y = sqrt(2 / pi) * (x + 0.044715 * x**3); x * sigmoid(2 * y) does not cancel."""
+    near = jnp.clip(x, -32, 32)  # beyond, the sigmoid is 0 or 1, and a cube may be infinite
+    return x * sigmoid(sqrt(8 / pi) * near * (1 + 0.044715 * near * near))
+
+
+@_with_slopes(lambda y, x: -lax.rsqrt((1 - x) * (1 + x)))
+def arccos(x: jax.Array) -> jax.Array:
+    return jnp.arccos(x)
+
+
+@_with_slopes(lambda y, x: lax.rsqrt((1 - x) * (1 + x)))
+def arcsin(x: jax.Array) -> jax.Array:
+    return jnp.arcsin(x)
+
+
+@_with_slopes(lambda y, x: lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
+def arccosh(x: jax.Array) -> jax.Array:
+    return jnp.arccosh(x)
+
+
+def _arcsinh_slope(_: jax.Array, x: jax.Array) -> jax.Array:
+    """1 / sqrt(1 + x**2), of which a large x is the factor 1 / x."""
+    is_large = jnp.abs(x) > 1
+    inverse = 1 / jnp.where(is_large, jnp.abs(x), 1)
+    return inverse * lax.rsqrt(1 + jnp.square(jnp.where(is_large, inverse, x)))
+
+
+@_with_slopes(_arcsinh_slope)
+def arcsinh(x: jax.Array) -> jax.Array:
+    return jnp.arcsinh(x)
+
+
+@_with_slopes(lambda y, x: -y * y)
+def reciprocal(x: jax.Array) -> jax.Array:
+    return jnp.reciprocal(x)
+
+
+@_with_slopes(lambda y, a, b: reciprocal(b), lambda y, a, b: -y * reciprocal(b))
+def divide(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a / b; of integers cut off toward 0."""
+    return lax.div(a, b)
+
+
+@_with_slopes(lambda y, a, b: jnp.ones_like(y), lambda y, a, b: -jnp.rint((a - y) / b))
+def remainder(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a - b * trunc(a / b), with the sign of a."""
+    return lax.rem(a, b)
+
+
+def _floor_of_quotient(a: jax.Array, b: jax.Array) -> jax.Array:
+    """floor(a / b) of floats, whose quotient may be rounded up to an integer."""
+    rest = lax.rem(a, b)
+    return jnp.rint((a - rest) / b) - ((rest != 0) & ((rest < 0) != (b < 0))).astype(a.dtype)
+
+
+@_with_slopes(lambda y, a, b: jnp.ones_like(y), lambda y, a, b: -_floor_of_quotient(a, b))
+def floor_remainder(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a - b * floor(a / b), with the sign of b, also of zeros; an integer divided by 0 remains."""
+    if not jnp.issubdtype(a.dtype, jnp.integer):
+        return jnp.copysign(jnp.mod(a, b), b)
+    rest = lax.rem(a, b)
+    return jnp.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+def _by_square(of: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
+    """of / (a**2 + b**2), for one of the two numbers; their squares may overflow."""
+    tiny = jnp.finfo(of.dtype).tiny
+    scale = lax.stop_gradient(1 / jnp.clip(jnp.maximum(jnp.abs(a), jnp.abs(b)), tiny, 1 / tiny))
+    return of * scale / (jnp.square(a * scale) + jnp.square(b * scale)) * scale
+
+
+@_with_slopes(lambda y, a, b: _by_square(b, a, b), lambda y, a, b: -_by_square(a, a, b))
+def arctan2(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.arctan2(a, b)
+
+
+def _power_slope(y: jax.Array, base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """exponent * base**(exponent - 1); below 1 that difference is rounded, so there it is exponent * y / base."""
+    divides = (exponent < 1) & (base != 0) & (jnp.abs(base) < jnp.inf)
+    quotient = exponent * y / jnp.where(divides, base, 1)
+    return jnp.where(divides, quotient, exponent * power(base, jnp.where(divides | (exponent == 0), 1, exponent - 1)))
+
+
+@_with_slopes(_power_slope, lambda y, base, exponent: jnp.log(jnp.where(base == 0, 1, base)) * y)
+def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """base**exponent of floats."""
+    return jnp.power(base, exponent)

@@ -100,6 +100,8 @@ class CompiledOperator(Generic[R]):
     memory, such as a NumPy array, JAX copies it instead.) If the operator executes in place (`desc.in_place`), `out=`
     may be the array of an input whose tensor is described as that of the output is.
 
+    A copy or a pickle holds the descriptor and the owned buffers, and is compiled anew.
+
     Raises:
       ConstraintError: another number of buffers, an unknown name, or a buffer that is too short, not 1-D, deleted, or
         bound twice.
@@ -122,6 +124,10 @@ class CompiledOperator(Generic[R]):
             for ports in (self._bound_at_call, self._program.outputs)
         )
         return f"CompiledOperator {self.desc.operator_type}({inputs}) -> ({outputs})"
+
+    def __reduce__(self) -> Any:
+        program, owned = self._program, {port: np.asarray(buffer) for port, buffer in self._owned.items()}
+        return _restored, (program.desc, program.words, program.flat, self._form, owned)
 
     @classmethod
     def deserialize(cls, content: bytes) -> CompiledOperator[Any]:
@@ -260,6 +266,14 @@ class CompiledOperator(Generic[R]):
             if bound:
                 return self._bound.lower(*self._program.stored_structs, *structs).compile()
             return self._fresh.lower(*structs).compile()
+
+
+def _restored(
+    desc: Computation[R], words: bool, flat: bool, form: str | None, owned: Mapping[str, np.ndarray]
+) -> CompiledOperator[R]:
+    """Compiles again what was pickled: for the same buffers, and in the form that was forced."""
+    with forcing(form):
+        return CompiledOperator(Program(desc, words, flat), owned)
 
 
 @lru_cache(maxsize=256)

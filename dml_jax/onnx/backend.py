@@ -76,6 +76,9 @@ class Prepared(BackendRep):
         self.function: OnnxFunction = function
         self.device: Any = device
 
+    def __reduce__(self) -> Any:
+        return _prepared, (self.function, self.device.platform, jax.devices(self.device.platform).index(self.device))
+
     def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray, ...]:
         """Runs the model on arrays, in order or by name; x64 is on meanwhile.
 
@@ -135,6 +138,10 @@ class Backend(Base):
         except (KeyError, ValueError, IndexError, RuntimeError):
             return False
         return True
+
+
+def _prepared(function: OnnxFunction, platform: str, number: int) -> Prepared:
+    return Prepared(function, jax.devices(platform)[number])
 
 
 def _device(name: str) -> Any:

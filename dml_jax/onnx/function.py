@@ -18,7 +18,7 @@ from ..errors import escaped
 from .block_execution import run
 from .errors import OnnxError
 from .graph import Graph, read_graph
-from .model_loading import load_model, outputs_of
+from .model_loading import load_model, outputs_of, with_initializers, without_initializers
 from .non_trainable_initializers import literals, quantizing
 from .quantized_folding import FOLDED
 from .sequence_pytrees import ContainerSpec
@@ -33,24 +33,39 @@ __all__ = ["OnnxFunction", "to_jax"]
 class OnnxFunction:
     """A model as a function: call it with its inputs in order or by name; `jax.jit`, `jax.vmap` and `jax.grad` apply.
 
+    A copy or a pickle holds the model with its external data, and the arguments of `to_jax`; it is read anew.
+
     Args:
       graph: of the model.
       static: the values of inputs that callers do not give, by name.
       int32: names of int64 inputs that are given as int32.
+      source: the model without its initializers, and the arguments of `to_jax`, for pickles.
     """
 
-    def __init__(self, graph: Graph, static: Mapping[str, np.ndarray] | None = None, int32: Collection[str] = ()):
+    def __init__(
+        self,
+        graph: Graph,
+        static: Mapping[str, np.ndarray] | None = None,
+        int32: Collection[str] = (),
+        source: tuple[onnx.ModelProto, Mapping[str, Any]] | None = None,
+    ):
         self._graph = graph
         self._static = dict(static or {})
         given = [spec for spec in graph.inputs if spec.name not in self._static]
         self._inputs = tuple(replace(s, dtype=np.dtype(np.int32)) if s.name in int32 else s for s in given)
         self._wide = set(int32)
+        self._source = source
         self.__name__: str = graph.name
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self._inputs))
         outputs = ", ".join(map(escaped, self.output_names))
         return f"OnnxFunction {escaped(self.__name__)}({inputs}) -> ({outputs})"
+
+    def __reduce__(self) -> Any:
+        if self._source is None:
+            raise TypeError(f"only what to_jax returns can be pickled, but {self!r} was made by other means")
+        return _restored, (*self._source, self._graph.initializers)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -207,7 +222,16 @@ def to_jax(
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
         raise OnnxError(f"int32 must name int64 inputs, {names}, but it has {unknown[0]!r}")
-    return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32)
+    options = {"int32": list(int32), "maximum": dict(maximum or {}), "straight_through": straight_through}
+    source = without_initializers(proto, folder), options | {"static": jax.tree.map(np.asarray, dict(static or {}))}
+    return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32, source)
+
+
+def _restored(
+    model: onnx.ModelProto, options: Mapping[str, Any], initializers: Mapping[str, np.ndarray]
+) -> OnnxFunction:
+    """Reads a model that was pickled in these parts again."""
+    return to_jax(with_initializers(model, initializers), **options)
 
 
 # Operators whose outputs have as many rows as data say, or as many as are stated.

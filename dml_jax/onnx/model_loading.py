@@ -16,7 +16,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .errors import OnnxError, UnreadableError
 
-__all__ = ["dtype_of", "external_files", "load_model", "outputs_of", "read_tensor", "type_name"]
+__all__ = [
+    "dtype_of",
+    "external_files",
+    "load_model",
+    "outputs_of",
+    "read_tensor",
+    "type_name",
+    "with_initializers",
+    "without_initializers",
+]
 
 DEEPEST = 100  # as protobuf reads bytes
 
@@ -58,6 +67,28 @@ def outputs_of(model: onnx.ModelProto, op_types: Collection[str]) -> set[str]:
     """Returns the names of all outputs of nodes of some operators, in graphs and functions too."""
     nodes = (message for _, message in _messages(model) if isinstance(message, onnx.NodeProto))
     return {name for node in nodes if node.op_type in op_types for name in node.output if name}
+
+
+def without_initializers(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """Returns a copy that needs no file beside it: what runs, without the graph's initializers, which may be large.
+
+    Raises:
+      OnnxError: a tensor cannot be read.
+    """
+    whole = model.graph
+    graph = onnx.GraphProto(name=whole.name, node=whole.node, input=whole.input, output=whole.output)
+    copy = onnx.ModelProto(opset_import=model.opset_import, functions=model.functions, graph=graph)
+    for tensor in _tensors(copy):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            tensor.CopyFrom(numpy_helper.from_array(read_tensor(tensor, folder), tensor.name))
+    return copy
+
+
+def with_initializers(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """Returns a copy of a model with arrays as its initializers."""
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    copy.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    return copy
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:

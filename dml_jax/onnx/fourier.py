@@ -1,4 +1,4 @@
-"""ONNX's DFT, STFT, window functions and MelWeightMatrix, by `jax.numpy.fft`."""
+"""ONNX's DFT, STFT and MelWeightMatrix, by `jax.numpy.fft`."""
 
 from typing import Any
 

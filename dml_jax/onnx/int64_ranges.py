@@ -172,15 +172,16 @@ _MOVES = (
     "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
 )
 _READS = (
-    "ArgMax ArgMin Cast Equal GatherBlockQuantized Greater GreaterOrEqual GroupQueryAttention Less LessOrEqual OneHot "
-    "RoiAlign RotaryEmbedding Shape Size"
+    "AffineGrid ArgMax ArgMin BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "
+    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss OneHot RoiAlign "
+    "RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
 )
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
     **dict.fromkeys(("Abs", "Neg"), _magnitude),
     "Mod": _remainder,
-    "Pad": _with_zero,
+    **dict.fromkeys(("CenterCropPad", "Pad"), _with_zero),
     **dict.fromkeys(("CumSum", "ReduceSum"), _range_of_sum),
     "Add": _corners(lambda a, b: a + b),
     "Max": _corners(max),

@@ -27,6 +27,7 @@ __all__ = [
     "axes_of",
     "axis_of",
     "borders_of",
+    "center_crop_pad",
     "concat",
     "constant",
     "constant_of_shape",
@@ -295,6 +296,18 @@ def pad_by_paddings(*, paddings: Any, **rest: Any) -> jax.Array:
     return pad_by_attributes(pads=paddings, **rest)
 
 
+def center_crop_pad(*, input_data: Array, shape: Any, axes: Any = None) -> jax.Array:
+    """CenterCropPad: crops or pads both ends alike; where that is uneven, there is one more at the end."""
+    along = axes_of("axes", range(input_data.ndim) if axes is None else axes, input_data.ndim)
+    sizes = sizes_of("shape", shape)
+    if len(sizes) != len(along):
+        raise ConstraintError(f"shape must have a size for each of {len(along)} axes, but it is {sizes}")
+    more = [size - input_data.shape[axis] for size, axis in zip(sizes, along, strict=True)]
+    before = [int(n / 2) for n in more]
+    after = [n - low for n, low in zip(more, before, strict=True)]
+    return pad(data=input_data, pads=[*before, *after], axes=along)
+
+
 def where(*, condition: Array, x: Array, y: Array) -> Array:
     """ONNX's Where; broadcasts its operands first, because DirectML needs equal sizes."""
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
@@ -324,6 +337,7 @@ def axis_of(name: str, axis: int, rank: int) -> int:
 
 
 OPERATORS: Operators = {
+    "CenterCropPad": {18: center_crop_pad},
     "Concat": {1: concat},
     "Constant": {1: constant},
     "ConstantOfShape": {9: constant_of_shape},

@@ -107,13 +107,16 @@ def layer_normalization(
     stash_type: int = 1,
     count: int = 1,
 ) -> tuple[Array, ...]:
-    """LayerNormalization; float64 is computed in float64, and `stash_type` only gives the type of the mean."""
+    """LayerNormalization, in the type of the scale.
+
+    float64 is computed in float64, and `stash_type` only gives the type of the mean.
+    """
     if not -x.ndim <= axis < x.ndim:
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
     factors = spread("scale", scale, x.shape)
     added = None if b is None else spread("b", b, x.shape)
     mean, variance = moments(_wide(x), range(axis % x.ndim, x.ndim))
-    y = normalize(on_device(x), mean, variance, factors, added, epsilon=epsilon)
+    y = narrow_apart(normalize(_wide(x), mean, variance, factors, added, epsilon=epsilon), scale.dtype)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y, mean.astype(stash), inverse_deviation(variance, epsilon).astype(stash))[:count]
 
@@ -284,7 +287,7 @@ OPERATORS: Operators = {
     "Dropout": {1: dropout_by_is_test, 7: dropout_with_numbers, 10: dropout_with_booleans, 12: dropout},
     "InstanceNormalization": {1: instance_normalization},
     "LRN": {1: lrn},
-    "LayerNormalization": {17: layer_normalization},
+    "LayerNormalization": {1: layer_normalization},
     "LpNormalization": {1: lp_normalization},
     "com.microsoft::GroupNorm": {1: _group_norm},
     "com.microsoft::SkipGroupNorm": {1: _skip_group_norm},

@@ -4,6 +4,7 @@ from onnx import defs
 
 from . import (
     activations,
+    affine_grid,
     block_quantized,
     cast,
     control_flow,
@@ -14,11 +15,14 @@ from . import (
     fused_activations,
     gelu,
     grid_sample,
+    group_normalization,
     group_query_attention,
     layout,
     linear_algebra,
     loops,
+    losses,
     matmul,
+    mean_variance_normalization,
     non_max_suppression,
     normalization,
     ort_attention,
@@ -36,6 +40,7 @@ from . import (
     rotary_embedding,
     sequences,
     unique,
+    window_functions,
 )
 from .contrib_schemas import qualified
 from .values import Operators
@@ -48,23 +53,27 @@ _FAMILIES = (
     *(gelu, ort_attention, group_query_attention, rotary_embedding, block_quantized, ort_layer_normalization),
     *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_lstm_attention),
     *(roi, fourier, fused_activations, unique, removed_operators),
+    *(affine_grid, group_normalization, mean_variance_normalization, losses, window_functions),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 
-# Schemas of operators that the onnx package does not know; a family may have some.
+# Schemas that the onnx package lacks; a family may have some.
 _SCHEMAS = {
     qualified(own_schema.domain, own_schema.name): own_schema
     for family in _FAMILIES
     for own_schema in getattr(family, "SCHEMAS", ())
 }
+# The first opset in which they no longer hold.
+_ENDS = {own_schema.name: removed_operators.REMOVED for own_schema in removed_operators.SCHEMAS}
+_ENDS |= {"LayerNormalization": 17}  # ONNX Runtime has it in ONNX's domain before ONNX does
 
 
 def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSchema | None:
     """Returns the schema of an operator in a version of its domain, by default the newest; None if there is none."""
-    own = _SCHEMAS.get(qualified(domain, name))
-    if own is not None:
-        end = removed_operators.REMOVED if own in removed_operators.SCHEMAS else float("inf")
-        return own if version is None or own.since_version <= version < end else None
+    key = qualified(domain, name)
+    own, end = _SCHEMAS.get(key), _ENDS.get(key, 2**31)
+    if own is not None and own.since_version <= (2**31 - 1 if version is None else version) < end:
+        return own
     try:
         return defs.get_schema(name, domain) if version is None else defs.get_schema(name, version, domain)
     except defs.SchemaError:

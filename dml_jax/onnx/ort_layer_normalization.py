@@ -1,4 +1,4 @@
-"""ONNX Runtime's SkipLayerNormalization, EmbedLayerNormalization and RMS forms, in float32 or wider."""
+"""RMSNormalization, and ONNX Runtime's forms of it and of LayerNormalization, in float32 or wider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,19 +17,33 @@ from .normalization import spread
 from .operand_checks import check_shape, check_value, needed
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "embed_layer_normalization", "simplified_layer_normalization"]
+__all__ = [
+    "OPERATORS",
+    "SCHEMAS",
+    "embed_layer_normalization",
+    "rms_normalization",
+    "simplified_layer_normalization",
+]
 
 
-def simplified_layer_normalization(
-    *, x: Array, scale: Array, axis: int, epsilon: float, stash_type: int, count: int = 1
+def rms_normalization(
+    *, x: Array, scale: Array, axis: int, epsilon: float, stash_type: int = 1, count: int = 1
 ) -> tuple[jax.Array, ...]:
-    """SimplifiedLayerNormalization (RMS norm): x / sqrt(mean(x²) + epsilon) * scale, in the type of the scale."""
-    check_value("stash_type", stash_type, (1,))
+    """RMSNormalization: x / sqrt(mean(x²) + epsilon) * scale, in the type of the scale; `stash_type` changes nothing.
+
+    The second output is 1 / sqrt(mean(x²) + epsilon).
+    """
     factors = spread("scale", scale, x.shape)
     real = on_device(x).astype(np.result_type(wide_type(x.dtype), factors.dtype))
     squares = mean_of_squares(real, range(axis_of("axis", axis, x.ndim), x.ndim))
     y = normalize(real, None, squares, factors, None, epsilon=epsilon)
     return (narrow_apart(y, scale.dtype), inverse_deviation(squares, epsilon).astype(np.float32))[:count]
+
+
+def simplified_layer_normalization(*, stash_type: int, **given: Any) -> tuple[jax.Array, ...]:
+    """SimplifiedLayerNormalization, the name of RMSNormalization before opset 23."""
+    check_value("stash_type", stash_type, (1,))
+    return rms_normalization(**given)
 
 
 def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
@@ -125,21 +139,35 @@ def _looked_up(table: Array, ids: Array) -> jax.Array:
 _SKIP = {"epsilon": 1e-12}
 _SAVED = "output T, mean? U, inv_std_var? U, input_skip_bias_sum? T"
 _FLOATS = "float float16 bfloat16"
+_ALL = f"{_FLOATS} double"
 OPERATORS: Operators = {
+    "RMSNormalization": {23: rms_normalization},
     "SimplifiedLayerNormalization": {1: simplified_layer_normalization},
     "com.microsoft::EmbedLayerNormalization": {1: embed_layer_normalization},
     "com.microsoft::SkipLayerNormalization": {1: _skip(is_centred=True)},
     "com.microsoft::SkipSimplifiedLayerNormalization": {1: _skip(is_centred=False)},
 }
+_OF_LAYERS = {"axis": -1, "epsilon": 1e-5, "stash_type": 1}
 SCHEMAS = (
+    # Of ONNX's own domain, which has LayerNormalization from opset 17 on.
+    schema(
+        "LayerNormalization",
+        "X T, Scale V, B? V",
+        "Y V, Mean? U, InvStdDev? U",
+        _OF_LAYERS,
+        domain="",
+        T=_ALL,
+        V=_ALL,
+        U="float bfloat16",
+    ),
     schema(
         "SimplifiedLayerNormalization",
         "X T, scale V",
         "Y V, inv_std_var? U",
-        {"axis": -1, "epsilon": 1e-5, "stash_type": 1},
+        _OF_LAYERS,
         domain="",
-        T=f"{_FLOATS} double",
-        V=f"{_FLOATS} double",
+        T=_ALL,
+        V=_ALL,
         U="float",
     ),
     schema(

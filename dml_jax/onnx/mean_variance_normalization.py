@@ -1,0 +1,29 @@
+"""ONNX's MeanVarianceNormalization; computed in float32 or wider, and rounded once."""
+
+from math import prod, sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..lowering.plain.sum_prod_norm import total
+from ..lowering.values.accumulation_types import narrow_apart
+from .layout import axes_of
+from .values import Array, Operators, as_wide
+
+__all__ = ["OPERATORS", "mean_variance_normalization"]
+
+
+def mean_variance_normalization(*, x: Array, axes: Any) -> jax.Array:
+    """MeanVarianceNormalization: (x - mean) / (deviation + 1e-9) along axes, along all of them if there are none."""
+    along = tuple(axes_of("axes", axes, x.ndim)) or tuple(range(x.ndim))
+    y = as_wide(x)
+    # Twice, as the mean is rounded: of equal numbers an error would be left, and divided by itself.
+    for _ in range(2):
+        y = y - jnp.mean(y, along, keepdims=True)
+    count = prod(x.shape[axis] for axis in along)
+    deviation = total(y, along, "l2") / jnp.asarray(sqrt(count), y.dtype)
+    return narrow_apart(y / (deviation + jnp.asarray(1e-9, y.dtype)), x.dtype)
+
+
+OPERATORS: Operators = {"MeanVarianceNormalization": {9: mean_variance_normalization}}

@@ -71,10 +71,10 @@ _ENDS |= {"LayerNormalization": 17}  # ONNX Runtime has it in ONNX's domain befo
 def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSchema | None:
     """Returns the schema of an operator in a version of its domain, by default the newest; None if there is none."""
     key = qualified(domain, name)
-    own, end = _SCHEMAS.get(key), _ENDS.get(key, 2**31)
-    if own is not None and own.since_version <= (2**31 - 1 if version is None else version) < end:
+    own = _SCHEMAS.get(key)
+    if own is not None and version is not None and own.since_version <= version < _ENDS.get(key, 2**31):
         return own
     try:
         return defs.get_schema(name, domain) if version is None else defs.get_schema(name, version, domain)
     except defs.SchemaError:
-        return None
+        return own if version is None else None

@@ -3,7 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from onnx_building import one_node, runtime
+from checks import sampled
+from onnx_building import helper, model, one_node, onnx, onnxruntime, runtime
 
 from dml_jax.onnx import OnnxError, to_jax
 
@@ -107,3 +108,45 @@ def test_wrong_attributes_are_refused(attributes):
     model, named = one_node("SimplifiedLayerNormalization", [X, ROW], **attributes)
     with pytest.raises(OnnxError, match=f"{next(iter(attributes))} must be "):
         to_jax(model)(**named)
+
+
+# LayerNormalization, which ONNX has from opset 17 on, and ONNX Runtime before too.
+
+
+@pytest.mark.parametrize("opset", sampled([1, 14, 15, 16, 17], [14]))
+@pytest.mark.parametrize("types", sampled(["ff", "dd", "ee", "ef"], ["ef"]))
+def test_layers_of_every_opset(types, opset):
+    """Before opset 17 the type is that of the scale, which may be another one than the input's."""
+    rng = np.random.default_rng(opset)
+    x, of_scale = map(np.dtype, types)
+    inputs = [rng.standard_normal((2, 3, 4)).astype(x), *rng.standard_normal((2, 3, 4)).astype(of_scale)[:, 0]]
+    if opset == 17 and x != of_scale:
+        with pytest.raises(OnnxError, match="inputs that share type variable T must have the same type"):
+            to_jax(one_node("LayerNormalization", inputs, opset=opset)[0])(*inputs)
+    elif opset > 1 or x == of_scale:  # whose body in ONNX Runtime is of opset 14
+        compared("LayerNormalization", inputs, 3, domain="", opset=opset, epsilon=0.01)
+
+
+def test_a_file_that_onnx_runtime_saved_at_level_extended(tmp_path):
+    """Of opset 14: what torch wrote as nine nodes is a LayerNormalization."""
+    x, ones = np.float32([[1, 2, 4], [3, 0, -1]]), {"scale": np.float32([1, 2, 3]), "bias": np.float32([0, 1, 0])}
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[-1]),
+        helper.make_node("Sub", ["x", "mean"], ["d"]),
+        helper.make_node("Pow", ["d", "two"], ["dd"]),
+        helper.make_node("ReduceMean", ["dd"], ["v"], axes=[-1]),
+        helper.make_node("Add", ["v", "epsilon"], ["w"]),
+        helper.make_node("Sqrt", ["w"], ["s"]),
+        helper.make_node("Div", ["d", "s"], ["n"]),
+        helper.make_node("Mul", ["n", "scale"], ["m"]),
+        helper.make_node("Add", ["m", "bias"], ["y"]),
+    ]
+    numbers = ones | {"two": np.float32(2), "epsilon": np.float32(1e-5)}
+    written = model(nodes, {"x": x}, ["y"], numbers, opset=14)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "extended.onnx")
+    onnxruntime.InferenceSession(written.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    saved = onnx.load(options.optimized_model_filepath)
+    assert [node.op_type for node in saved.graph.node] == ["LayerNormalization"]
+    np.testing.assert_allclose(to_jax(saved)(x), to_jax(written)(x), rtol=1e-5, atol=1e-6)

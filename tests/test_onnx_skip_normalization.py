@@ -123,7 +123,7 @@ def test_layers_of_every_opset(types, opset):
     if opset == 17 and x != of_scale:
         with pytest.raises(OnnxError, match="inputs that share type variable T must have the same type"):
             to_jax(one_node("LayerNormalization", inputs, opset=opset)[0])(*inputs)
-    elif opset > 1 or x == of_scale:  # whose body in ONNX Runtime is of opset 14
+    elif opset > 1 or x == of_scale:  # which ONNX Runtime does not run
         compared("LayerNormalization", inputs, 3, domain="", opset=opset, epsilon=0.01)
 
 

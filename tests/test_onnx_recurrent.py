@@ -233,6 +233,16 @@ def test_what_lies_behind_the_end_is_not_read():
     np.testing.assert_array_equal(np.asarray(gradient[0])[behind], 0)
 
 
+@pytest.mark.parametrize("kind", sampled(list(GATES), ["LSTM"]))
+def test_the_last_states_of_an_empty_sequence_are_the_first_ones(kind):
+    """In ONNX Runtime they are 0; its outputs are 0 as here."""
+    given = operands(kind) | {"sequence_lens": np.int32([2, 0, 3])}
+    y, *states = run_node(node_of(kind, given), list(given.values()))
+    assert not y[:, :, 1].any()
+    for state, name in zip(states, ("initial_h", "initial_c"), strict=False):
+        np.testing.assert_array_equal(state[:, 1], given[name][:, 1])
+
+
 @pytest.mark.exhaustive
 def test_vmap_and_lengths_that_are_data():
     given = operands("GRU")

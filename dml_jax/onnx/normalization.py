@@ -1,4 +1,4 @@
-"""ONNX's normalizations, ONNX Runtime's GroupNorm and SkipGroupNorm, and Dropout; in float32 or wider."""
+"""ONNX's normalizations, and Dropout without randomness; computed in float32 or wider."""
 
 from math import prod
 from typing import Any
@@ -8,18 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import operators
-from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalization_formulas import inverse_deviation, moments, normalize
-from .contrib_schemas import required, schema
-from .operand_checks import check_shape, check_value
 from .values import Array, Operators, arrays, known, on_device
 
 __all__ = [
     "OPERATORS",
-    "SCHEMAS",
     "batch_normalization",
     "batch_normalization_by_count",
     "batch_normalization_by_is_test",
@@ -119,58 +115,6 @@ def layer_normalization(
     y = narrow_apart(normalize(_wide(x), mean, variance, factors, added, epsilon=epsilon), scale.dtype)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y, mean.astype(stash), inverse_deviation(variance, epsilon).astype(stash))[:count]
-
-
-def _group_norm(
-    *,
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    groups: int,
-    activation: int,
-    channels_last: int = 1,
-    epsilon: float = 1e-5,
-) -> jax.Array:
-    """GroupNorm; channels are the last or the second dimension; activation 1 is SiLU, x * sigmoid(x)."""
-    if x.ndim != 4 or activation not in (0, 1):
-        rule = "x must have 4 dimensions, and activation be 0 or 1"
-        raise ConstraintError(f"{rule}, but they are {x.shape} and {activation}")
-    pictures = jnp.moveaxis(on_device(x), -1, 1) if channels_last else on_device(x)
-    channels = pictures.shape[1]
-    if groups < 1 or channels % groups or not gamma.shape == beta.shape == (channels,):
-        rule = f"groups must divide the {channels} channels, and gamma and beta have a number for each of them"
-        raise ConstraintError(f"{rule}, but they are {groups}, {gamma.shape} and {beta.shape}")
-    by_group = pictures.reshape(len(pictures), groups, channels // groups, *pictures.shape[2:])
-    mean, variance = moments(_wide(by_group), (2, 3, 4))
-    of_channels = (on_device(array).reshape(1, groups, channels // groups, 1, 1) for array in (gamma, beta))
-    silu = Activation("ACTIVATION_SWISH") if activation else None
-    y = normalize(by_group, mean, variance, *of_channels, epsilon=epsilon, activation=silu).reshape(pictures.shape)
-    return jnp.moveaxis(y, 1, -1) if channels_last else y
-
-
-def _skip_group_norm(
-    *,
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    skip: Array,
-    bias: Array | None = None,
-    channels_last: int,
-    count: int = 1,
-    **attributes: Any,
-) -> tuple[jax.Array, ...]:
-    """SkipGroupNorm: GroupNorm of x + skip + bias, and that sum, which is not rounded before it is normalized."""
-    check_shape("X", x, (None,) * 4)
-    at = 3 if channels_last else 1
-    of_channels = tuple(n if d == at else 1 for d, n in enumerate(x.shape))
-    of_pictures = (x.shape[0], *of_channels[1:])
-    check_value("skip.shape", skip.shape, (x.shape, of_pictures, (x.shape[0], x.shape[at])))
-    total = _wide(x) + _wide(skip).reshape(of_pictures if skip.ndim == 2 else skip.shape)
-    if bias is not None:
-        check_shape("bias", bias, (x.shape[at],))
-        total = total + _wide(bias).reshape(of_channels)
-    y = _group_norm(x=total, gamma=gamma, beta=beta, channels_last=channels_last, **attributes)
-    return tuple(narrow_apart(array, x.dtype) for array in (y, total))[:count]
 
 
 def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
@@ -289,12 +233,4 @@ OPERATORS: Operators = {
     "LRN": {1: lrn},
     "LayerNormalization": {1: layer_normalization},
     "LpNormalization": {1: lp_normalization},
-    "com.microsoft::GroupNorm": {1: _group_norm},
-    "com.microsoft::SkipGroupNorm": {1: _skip_group_norm},
 }
-_GROUPS = {"activation": required("INT"), "channels_last": 1, "epsilon": 1e-5, "groups": required("INT")}
-_FLOATS = "float16 float"
-SCHEMAS = (
-    schema("GroupNorm", "X T, gamma M, beta M", "Y T", _GROUPS, T=_FLOATS, M=_FLOATS),
-    schema("SkipGroupNorm", "X T, gamma M, beta M, skip T, bias? T", "Y T, S? T", _GROUPS, T=_FLOATS, M=_FLOATS),
-)

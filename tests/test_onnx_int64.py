@@ -8,7 +8,6 @@ from onnx_building import TensorProto, helper, model
 
 import dml_jax
 from dml_jax.onnx import to_jax
-from dml_jax.onnx.int64_ranges import _LAWS
 
 make = helper.make_node
 IDS = np.int32([[0, 3, -2], [7, 7, -(2**31)]])
@@ -27,6 +26,14 @@ def outcome(function, *inputs):
     except dml_jax.DataTypeError as error:
         assert "jax_enable_x64 is off" in str(error)  # noqa: PT017  # the other outcome
         return None
+
+
+def is_taken(function, *inputs):
+    """Whether numbers of 32 bits are enough, which is known before there are data."""
+    try:
+        return bool(jax.eval_shape(function, *inputs))
+    except dml_jax.DataTypeError:
+        return False
 
 
 # Indices.
@@ -141,22 +148,124 @@ def test_results_are_exact_or_refused(name):
         assert made.dtype == (np.int32 if wanted.dtype == np.int64 else wanted.dtype)
 
 
-def test_ranges_hold_every_result():
-    """Of all pairs of small numbers; a law that says less than the truth would let a number be cut."""
-    rng, numbers = np.random.default_rng(0), np.arange(-6, 7)
-    functions = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum}
-    one = {"Neg": np.negative, "Abs": np.abs, "ReduceSum": np.sum, "CumSum": np.cumsum, "ReduceMax": np.max}
-    for _ in range(200):
-        a, b = (np.sort(rng.choice(numbers, 2)) for _ in range(2))
-        grid = np.meshgrid(np.arange(a[0], a[1] + 1), np.arange(b[0], b[1] + 1))
-        for name, function in functions.items():
-            low, high = _LAWS[name]([tuple(a), tuple(b)], grid[0].shape)
-            made = function(*grid)
-            assert (low, high) == (made.min(), made.max())
-        for name, function in one.items():
-            low, high = _LAWS[name]([tuple(a)], (3, 2))
-            made = function(rng.integers(a[0], a[1] + 1, (3, 2)))
-            assert low <= made.min() <= made.max() <= high
+# Nodes on a and b, or on a alone, and the same in NumPy: their results, or a list of parts of them.
+UP, ROW, ZERO = {"up": np.int64([1, 0, 0, 0])}, {"row": np.int64([0])}, {"zero": np.int64(0)}
+TWO, LESS, SEVEN = {"two": np.int64([[2]])}, {"less": np.int64([[-2]])}, {"seven": np.int64(7)}
+RANGED = {
+    "add": (make("Add", ["a", "b"], ["y"]), np.add, {}),
+    "subtract": (make("Sub", ["a", "b"], ["y"]), np.subtract, {}),
+    "multiply": (make("Mul", ["a", "b"], ["y"]), np.multiply, {}),
+    "maximum": (make("Max", ["a", "b", "a"], ["y"]), np.maximum, {}),
+    "minimum": (make("Min", ["b", "a"], ["y"]), np.minimum, {}),
+    "join": (make("Concat", ["a", "b"], ["y"], axis=0), lambda a, b: [a, b], {}),
+    "update": (
+        make("ScatterElements", ["a", "zeros", "b"], ["y"]),
+        lambda a, b: [a, b],
+        {"zeros": np.zeros((2, 2), int)},
+    ),
+    "choose": (make("Where", ["mask", "a", "b"], ["y"]), lambda a, b: [a, b], {}),
+    "choose constants": (make("Where", ["mask", "two", "less"], ["y"]), lambda a: np.int64([2, -2]), TWO | LESS),
+    "one hot": (
+        make("OneHot", ["ids", "seven", "ends"], ["y"]),
+        lambda a: np.int64([3, 5]),
+        {"ends": np.int64([3, 5])} | SEVEN,
+    ),
+    "negate": (make("Neg", ["a"], ["y"]), np.negative, {}),
+    "magnitude": (make("Abs", ["a"], ["y"]), np.abs, {}),
+    "clip below": (make("Clip", ["a", "zero"], ["y"]), lambda a: np.maximum(a, 0), ZERO),
+    "clip above": (make("Clip", ["a", "", "zero"], ["y"]), lambda a: np.minimum(a, 0), ZERO),
+    "clip": (make("Clip", ["a", "zero", "seven"], ["y"]), lambda a: np.clip(a, 0, 7), ZERO | SEVEN),
+    "remainder": (make("Mod", ["a", "two"], ["y"]), lambda a: np.mod(a, 2), TWO),
+    "remainder of a negative": (make("Mod", ["a", "less"], ["y"]), lambda a: np.mod(a, -2), LESS),
+    "fmod": (make("Mod", ["a", "two"], ["y"], fmod=1), lambda a: np.fmod(a, 2), TWO),
+    "sum": (make("ReduceSum", ["a"], ["y"]), lambda a: a.sum((0, 1)), {}),
+    "sum of a row": (make("ReduceSum", ["a", "row"], ["y"]), lambda a: a.sum(0), ROW),
+    "greatest": (make("ReduceMax", ["a", "row"], ["y"]), lambda a: a.max(0), ROW),
+    "least": (make("ReduceMin", ["a", "row"], ["y"]), lambda a: a.min(0), ROW),
+    "cumulative": (make("CumSum", ["a", "zero"], ["y"]), lambda a: a.cumsum(0), ZERO),
+    "reverse": (make("CumSum", ["a", "zero"], ["y"], reverse=1), lambda a: a[::-1].cumsum(0), ZERO),
+    "exclusive": (make("CumSum", ["a", "zero"], ["y"], exclusive=1), lambda a: a.cumsum(0) - a, ZERO),
+    "border": (make("Pad", ["a", "up"], ["y"]), lambda a: [a, 0 * a], UP),
+    "border of 7": (make("Pad", ["a", "up", "seven"], ["y"]), lambda a: [a, 0 * a + 7], UP | SEVEN),
+    "edge": (make("Pad", ["a", "up"], ["y"], mode="edge"), lambda a: a, UP),
+    "read": (make("Gather", ["a", "row"], ["y"]), lambda a: a[:1], ROW),
+}
+RANGES = [(-2, 1), (0, 1), (1, 2), (-3, -1), (-1, 2)]
+
+
+@pytest.mark.thinned(10)
+@pytest.mark.parametrize("ranges", [*zip(RANGES, RANGES[1:] + RANGES[:1], strict=True)], ids=str)
+@pytest.mark.parametrize("name", RANGED)
+def test_the_range_of_results_is_exact(name, ranges):
+    """Numbers that can just reach the limits of 32 bits are taken, those that can go beyond by one are refused."""
+    node, oracle, constants = RANGED[name]
+    every = [np.stack(np.meshgrid(*[np.arange(low, high + 1)] * 4)).reshape(2, 2, -1) for low, high in ranges]
+    operands = (every[0][..., None], every[1][..., None, :])[: 1 + ("b" in node.input)]
+    results = oracle(*operands)
+    low, high = (f([f(part) for part in results]) for f in (np.min, np.max))
+    ends = {
+        f"{x}_{end}": np.int64([[n]])
+        for x, r in zip("ab", ranges, strict=True)
+        for end, n in (("low", r[0]), ("high", r[1]))
+    }
+    zeros = np.zeros((2, 2), np.int32)
+    nodes = [make("Max", ["ids", f"{x}_low"], [f"{x}_least"]) for x in "ab"]
+    nodes += [make("Min", [f"{x}_least", f"{x}_high"], [x]) for x in "ab"]
+    nodes += [node, make("Add", ["y", "c"], ["z"]), make("Add", ["z", "rest"], ["sum"])]
+    for limit, bound, beyond in ((2**31 - 1, high, 1), (-(2**31), low, -1)):
+        for total, fits in ((limit - bound, True), (limit - bound + beyond, False)):
+            c = np.clip(total, -(2**31), 2**31 - 1)
+            added = {"c": np.int64([[c]]), "rest": np.int64([[total - c]])}
+            proto = model(nodes, {"ids": zeros.astype(np.int64), "mask": zeros == 0}, ["sum"], ends | constants | added)
+            assert is_taken(to_jax(proto, int32=["ids"]), zeros, zeros == 0) == fits, (bound, total)
+
+
+MASKS = {
+    "int32": [make("Cast", ["is_word"], ["mask"], to=TensorProto.INT32), make("CumSum", ["mask", "one"], ["at"])],
+    "int64": [
+        make("Cast", ["is_word"], ["mask"], to=TensorProto.INT32),
+        make("Cast", ["mask"], ["wide"], to=TensorProto.INT64),
+        make("CumSum", ["wide", "one"], ["sum"]),
+        make("Cast", ["sum"], ["at"], to=TensorProto.INT32),
+    ],
+}
+
+
+@pytest.mark.parametrize("added_as", MASKS)
+def test_positions_of_words_fit(added_as):
+    """RoBERTa's: a mask is added up as int32, made int64, and the number of the padding is added."""
+    nodes = [
+        make("Equal", ["ids", "pad"], ["is_pad"]),
+        make("Not", ["is_pad"], ["is_word"]),
+        *MASKS[added_as],
+        make("Mul", ["at", "mask"], ["masked"]),
+        make("Cast", ["masked"], ["offset"], to=TensorProto.INT64),
+        make("Add", ["offset", "pad"], ["positions"]),
+        make("Gather", ["table", "positions"], ["y"]),
+    ]
+    ids = np.int64([[0, 5, 6, 2, 1], [0, 4, 1, 1, 1]])
+    constants = {"pad": np.int64(1), "one": np.int64(1), "table": TABLE}
+    function = to_jax(model(nodes, {"ids": ids}, ["y"], constants), int32=["ids"])
+    is_word = ids != 1
+    assert_same_bits(jax.jit(function)(ids.astype(np.int32)), TABLE[is_word.cumsum(1) * is_word + 1])
+
+
+def test_ranges_of_narrow_integers_are_forgotten_where_they_wrap():
+    """int32 that overflows is no error, and may be any number then; so may sums with numbers of unknown size."""
+    nodes = [
+        make("Cast", ["b"], ["x"], to=TensorProto.INT32),
+        make("Mul", ["x", "most"], ["large"]),
+        make("Add", ["large", "large"], ["wrapped"]),
+        make("Add", ["x", "n"], ["unknown"]),
+    ]
+    constants = {"most": np.int32(2**31 - 1), "one": np.int64(1)}
+    inputs = {"b": np.array([True, False]), "n": np.int32([2**31 - 1, 0])}
+    wrapped = to_jax(model(nodes, inputs, ["wrapped", "unknown", "large"], constants))
+    for made, wanted in zip(jax.jit(wrapped)(*inputs.values()), ([-2, 0], [-(2**31), 0], [2**31 - 1, 0]), strict=True):
+        assert_same_bits(made, np.int32(wanted))
+    for name, fits in (("x", True), ("large", False), ("wrapped", False), ("unknown", False)):
+        wide = [*nodes, make("Cast", [name], ["w"], to=TensorProto.INT64), make("Add", ["w", "one"], ["y"])]
+        assert (outcome(to_jax(model(wide, inputs, ["y"], constants)), *inputs.values()) is not None) == fits
 
 
 def test_a_scatter_that_adds_is_refused_but_by_indices():

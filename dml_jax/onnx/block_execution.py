@@ -14,7 +14,7 @@ from onnx import TypeProto, defs
 from ..errors import DataTypeError
 from .deferred import Deferred, plain
 from .errors import OnnxError, UnsupportedError
-from .int64_ranges import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
+from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
 from .node import Node
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
@@ -154,7 +154,7 @@ def run(steps: Iterable[Step], values: dict[str, Any], outputs: Sequence[str]) -
     """Runs steps on values by name, adds what they compute to `values`, and returns those that `outputs` names."""
     for step in steps:
         values.update(evaluate(step, values))
-    return tuple(plain(values[name]) if name else None for name in outputs)
+    return tuple(without_range(plain(values[name])) if name else None for name in outputs)
 
 
 def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
@@ -210,8 +210,10 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
         types = [(value.dtype, value.shape) if hasattr(value, "shape") else None for value in values]
         return step.body(types).run(*values)
     step.check_types(values)
-    if step.op_type not in TAKES_BOUNDED and any(isinstance(value, Bounded) for value in values):
-        return compute_bounded(step, values)
+    if step.op_type in TAKES_BOUNDED:
+        values = list(map(without_range, values))
+    elif is_narrowed(np.int64) and (results := compute_bounded(step, values)) is not None:
+        return results
     blocks = {name: Body(b, scope, step.outputs) for name, b in step.attributes.items() if isinstance(b, Block)}
     return as_tuple(step.function(**step.keywords(values) | blocks))
 

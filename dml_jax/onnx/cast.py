@@ -21,10 +21,10 @@ def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") ->
     target = dtype_of(to, "to")
     if target == input.dtype:
         return input
-    if isinstance(input, jax.Array) and target == np.int64 and is_narrowed(target):
-        return Bounded.of(input) or on_device(np.zeros((), target))  # which refuses 64 bits
-    if isinstance(input, jax.Array):
-        on_device(np.zeros((), target))  # which refuses 64 bits while x64 is off
+    if isinstance(input, jax.Array) and is_narrowed(np.int64):
+        if (bounded := Bounded.of(input, target)) is not None:
+            return bounded
+        on_device(np.zeros((), target))  # which refuses 64 bits
     xp, x = arrays(input)
     if target.name == "float8_e8m0fnu":
         return _power_of_two(xp, x, bool(saturate), round_mode)

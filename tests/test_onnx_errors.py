@@ -42,10 +42,10 @@ def test_all_unsupported_operators_are_listed_with_their_nodes():
         helper.make_node("If", ["x"], ["c"], name="choice", then_branch=body, else_branch=body),
         helper.make_node("StringConcat", ["x", "x"], ["d"]),
         helper.make_node("Gather", ["x", "x"], ["e"], name="other", domain="com.example"),
-        helper.make_node("Relu", [], [], name="own"),
+        helper.make_node("Relu", [], ["f"], name="own"),
     ]
-    proto = model(nodes, {"x": X}, ["a"])
-    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[noise]))
+    proto = model(nodes, {"x": X}, ["a", "b", "c", "d", "e", "f"])
+    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[noise], output=["z"]))
     error = refused(proto, "the model must have only operators that are supported here, ", UnsupportedError)
     assert "Gather" in error.supported
     assert error.nodes == (
@@ -107,9 +107,9 @@ BROKEN = {
         "must exist in opset 8, but it does from opset 9",
     ),
     "undefined": (nodes_with(make("Relu", ["z"], ["y"])), "every input must exist before the node, but 'z' does not"),
-    "later": (
-        nodes_with(make("Relu", ["a"], ["y"]), make("Relu", ["x"], ["a"])),
-        "Relu node #0: every input must exist before the node, but 'a' does not",
+    "cycle": (
+        nodes_with(make("Add", ["x", "b"], ["a"]), make("Relu", ["a"], ["b"]), make("Relu", ["a"], ["y"])),
+        "no node may need its own output, through others neither, but there is a cycle of Add node #0, Relu node #1",
     ),
     "twice": (
         nodes_with(make("Relu", ["x"], ["y"]), make("Relu", ["x"], ["y"])),

@@ -118,9 +118,9 @@ BROKEN = {
         "F node 'call': every value in a function must be made there, but 'x' is not",
     ),
     "uncomputed": (function("F", ["a"], ["b"], []), "every value in a function must be made there, but 'b' is not"),
-    "order": (
-        function("F", ["a"], ["b"], [make("Neg", ["c"], ["b"], name="n"), make("Neg", ["a"], ["c"])]),
-        "F node 'call': Neg node 'n': every input must exist before the node, but 'c' does not",
+    "cycle": (
+        function("F", ["a"], ["b"], [make("Neg", ["b"], ["b"], name="n")]),
+        "F node 'call': no node may need its own output, through others neither, but there is a cycle of Neg node 'n'",
     ),
 }
 

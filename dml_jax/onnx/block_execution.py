@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,9 +16,10 @@ from .deferred import Deferred, plain
 from .errors import OnnxError, UnsupportedError
 from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
 from .node import Node
+from .node_order import in_order
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
-__all__ = ["MOST_NODES", "Block", "Body", "FunctionCall", "Step", "evaluate", "run"]
+__all__ = ["MOST_NODES", "Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "evaluate", "run"]
 
 MOST_NODES = 2**17  # of a model, and of a loop that is unrolled; each takes a kilobyte
 Scope = Mapping[str, Any]  # arrays, None for those that are left out
@@ -50,7 +51,27 @@ class FunctionCall:
     takes_deferred: ClassVar[bool] = False
 
 
+@dataclass(frozen=True)
+class Unsupported:
+    """A node whose operator is not done, or one in a graph or function that it runs; harmless if nothing needs it.
+
+    Args:
+      label: for messages.
+      error: what it raises.
+      inputs: names of values, "" for one that is left out.
+      outputs: names of values.
+      captured: names of values that the graphs among its attributes read.
+    """
+
+    label: str
+    error: UnsupportedError
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    captured: tuple[str, ...]
+
+
 Step = Node | FunctionCall
+ReadStep = Step | Unsupported
 
 
 @dataclass(frozen=True)
@@ -75,20 +96,28 @@ class Block:
 
     @classmethod
     def of(
-        cls, inputs: Sequence[str], outputs: Sequence[str], constants: Mapping[str, np.ndarray], steps: Sequence[Step]
+        cls,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        constants: Mapping[str, np.ndarray],
+        steps: Sequence[ReadStep],
     ) -> Block:
         """Makes a block of the steps that the outputs need; "" is an output that nothing reads.
 
         Raises:
-          OnnxError: two values have one name, or one is read before it exists.
+          UnsupportedError: an output needs operators that are not done; the message lists all of these.
+          OnnxError: two values have one name, or nodes form a cycle.
         """
         if len(set(inputs)) < len(inputs):
             raise OnnxError(f"every input must have a name of its own, but they are {', '.join(map(repr, inputs))}")
-        computed = {*inputs, *constants, *(name for step in steps for name in step.outputs)}
-        captured = _captured_names({*inputs, *constants}, computed, steps)
-        outside = [name for name in outputs if name and name not in computed]
-        kept = tuple(_needed_steps(steps, outputs))
-        return cls(tuple(inputs), tuple(outputs), constants, kept, tuple(dict.fromkeys([*captured, *outside])))
+        defined = _defined_names({*inputs, *constants}, steps)
+        kept = tuple(_needed_steps(in_order(steps), outputs))
+        if errors := [step.error for step in kept if isinstance(step, Unsupported)]:
+            raise UnsupportedError([node for error in errors for node in error.nodes], errors[0].supported)
+        done = tuple(step for step in kept if not isinstance(step, Unsupported))
+        read = (*(name for step in done for name in (*step.inputs, *step.captured)), *outputs)
+        captured = tuple(dict.fromkeys(name for name in read if name and name not in defined))
+        return cls(tuple(inputs), tuple(outputs), constants, done, captured)
 
     def run(self, *arguments: Any, scope: Scope | None = None) -> tuple[Any, ...]:
         """Runs the steps and returns the outputs; an argument that is missing is an input that is left out."""
@@ -125,21 +154,21 @@ class Body:
             raise OnnxError(f"{rule}, but it has {counts[0]} and {counts[1]}")
 
 
-def _captured_names(defined: set[str], computed: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
-    """Yields the names of values that steps read and do not make."""
+def _defined_names(defined: set[str], steps: Iterable[ReadStep]) -> set[str]:
+    """Adds the outputs of all steps to the names of values.
+
+    Raises:
+      OnnxError: a name is there already.
+    """
     for step in steps:
-        for name in (*step.inputs, *step.captured):
-            if name and name not in computed:
-                yield name
-            elif name and name not in defined:
-                raise OnnxError(f"{step.label}: every input must exist before the node, but {name!r} does not")
         for name in filter(None, step.outputs):
             if name in defined:
                 raise OnnxError(f"{step.label}: an output must have a new name, but {name!r} exists before the node")
             defined.add(name)
+    return defined
 
 
-def _needed_steps(steps: Sequence[Step], outputs: Sequence[str]) -> Iterator[Step]:
+def _needed_steps(steps: Sequence[ReadStep], outputs: Sequence[str]) -> Iterator[ReadStep]:
     """Returns the steps that an output depends on, in order; outputs of them that nothing reads are named ""."""
     needed, kept = set(filter(None, outputs)), []
     for step in reversed(steps):

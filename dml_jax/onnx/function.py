@@ -186,7 +186,7 @@ def to_jax(
       weights among them by name, and the keyword `parameters` puts arrays in the place of any initializers.
 
     Raises:
-      UnsupportedError: the model has operators that are not supported; the message lists all of them.
+      UnsupportedError: the outputs need operators that are not supported; the message lists all of them.
       OnnxError: it cannot be read or breaks ONNX's rules, a static value is of no input or of other sizes, or a maximum
         is of no output of a Loop or a NonMaxSuppression.
       DataTypeError: a static value is not of the type of its input, exactly.

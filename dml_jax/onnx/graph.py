@@ -51,7 +51,7 @@ def read_graph(
       rows: how its operators compute what is `Deferred`.
 
     Raises:
-      UnsupportedError: it has operators that are not supported; the message lists all of them.
+      UnsupportedError: its outputs need operators that are not supported; the message lists all of them.
       OnnxError: it breaks ONNX's rules, or a tensor cannot be read.
     """
     graph = model.graph
@@ -59,21 +59,24 @@ def read_graph(
     opsets = {"": 1} | opsets_of(model.opset_import)
     reader = Reader(opsets, folder, functions, maximum=maximum or {}, rows=rows or {})
     steps = reader.steps(graph.node)
+    weights = dict.fromkeys(tensor.name for tensor in graph.initializer)
+    given = [info for info in graph.input if info.name not in weights]
+    outputs = tuple(info.name for info in graph.output)
+    if not outputs:
+        raise OnnxError("the graph must have an output, but it has none")
+    if "" in outputs or any(not info.name for info in given):
+        raise OnnxError("every input and output of the graph must have a name, but one has none")
+    # Before tensors are read: what is not done is told of a model without its weights, too.
+    block = Block.of([*(info.name for info in given), *weights], outputs, {}, steps)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")
     initializers = {tensor.name: read_tensor(tensor, folder) for tensor in graph.initializer}
-    inputs = tuple(_spec(info) for info in graph.input if info.name not in initializers)
-    outputs = tuple(info.name for info in graph.output)
-    if not outputs:
-        raise OnnxError("the graph must have an output, but it has none")
-    if "" in outputs or any(not spec.name for spec in inputs):
-        raise OnnxError("every input and output of the graph must have a name, but one has none")
-    block = Block.of([spec.name for spec in inputs], outputs, initializers, steps)
+    inputs = tuple(map(_spec, given))
     for name in block.captured:
         if name in outputs:
             raise OnnxError(f"every output of the graph must be computed, but {name!r} is not")
-        label = next(step.label for step in steps if name in (*step.inputs, *step.captured))
+        label = next(step.label for step in block.steps if name in (*step.inputs, *step.captured))
         raise OnnxError(f"{label}: every input must exist before the node, but {name!r} does not")
     defaults = frozenset(info.name for info in graph.input).intersection(initializers)
     return Graph(graph.name, inputs, outputs, initializers, block.steps, defaults)

@@ -21,6 +21,7 @@ __all__ = [
     "external_files",
     "load_model",
     "outputs_of",
+    "read_inside",
     "read_tensor",
     "type_name",
     "with_initializers",
@@ -67,6 +68,15 @@ def outputs_of(model: onnx.ModelProto, op_types: Collection[str]) -> set[str]:
     """Returns the names of all outputs of nodes of some operators, in graphs and functions too."""
     nodes = (message for _, message in _messages(model) if isinstance(message, onnx.NodeProto))
     return {name for node in nodes if node.op_type in op_types for name in node.output if name}
+
+
+def read_inside(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Returns the names of values around a node that the graphs among its attributes read."""
+    inside = [message for _, message in _messages(node) if message is not node]
+    nodes = [message for message in inside if isinstance(message, onnx.NodeProto)]
+    made = {name for inner in nodes for name in inner.output}
+    made |= {message.name for message in inside if isinstance(message, (TensorProto, onnx.ValueInfoProto))}
+    return tuple(dict.fromkeys(name for inner in nodes for name in inner.input if name not in made))
 
 
 def without_initializers(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:

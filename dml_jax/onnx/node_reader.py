@@ -13,12 +13,12 @@ import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
 from ..errors import escaped
-from .block_execution import MOST_NODES, Block, FunctionCall, Step
+from .block_execution import MOST_NODES, Block, FunctionCall, ReadStep, Step, Unsupported
 from .contrib_schemas import MICROSOFT, qualified
 from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
 from .function_bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
-from .model_loading import read_tensor
+from .model_loading import read_inside, read_tensor
 from .node import Node
 from .operator_table import ONNX_OPERATORS, find_schema
 from .removed_operators import REMOVED
@@ -79,18 +79,16 @@ class Reader:
     maximum: Mapping[str, int] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
 
-    def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
-        """Reads nodes in order.
+    def steps(self, protos: Iterable[NodeProto]) -> list[ReadStep]:
+        """Reads nodes in the order of the file; operators that are not done become `Unsupported`.
 
         Raises:
-          UnsupportedError: operators that are not done, all of them.
           OnnxError: a node breaks ONNX's rules, or there are too many, or too deep ones.
         """
         if self.depth > DEEPEST:
             rule = f"graphs and functions must lie at most {DEEPEST} deep in each other"
             raise OnnxError(f"{rule}, but these lie deeper")
-        steps: list[Step] = []
-        unsupported: list[str] = []
+        steps: list[ReadStep] = []
         broken: list[OnnxError] = []
         for number, proto in enumerate(protos):
             if next(self.numbers) >= MOST_NODES:
@@ -99,11 +97,10 @@ class Reader:
             try:
                 steps.append(self.step(proto, number))
             except UnsupportedError as error:
-                unsupported += error.nodes
+                label, read = _label(proto, number), read_inside(proto)
+                steps.append(Unsupported(label, error, tuple(proto.input), tuple(proto.output), read))
             except OnnxError as error:
                 broken.append(error)
-        if unsupported:
-            raise _unsupported_error(unsupported)
         if broken:
             raise broken[0]
         if len({step.label for step in steps}) < len(steps):
@@ -117,8 +114,7 @@ class Reader:
           UnsupportedError: its operator is not done, or one in a graph or function that it runs.
           OnnxError: it breaks ONNX's rules.
         """
-        which = repr(proto.name) if proto.name else f"#{number}"
-        label = f"{escaped(proto.op_type)} node {which}"
+        label = _label(proto, number)
         name = operator_name(proto.domain, proto.op_type, proto.overload)
         try:
             if name in self.functions:
@@ -130,7 +126,8 @@ class Reader:
                 return self._call_of_onnx(label, proto)
         except UnsupportedError as error:
             raise _unsupported_error([f"{label}: {node}" for node in error.nodes]) from None
-        raise _unsupported_error([f"{qualified(escaped(name[0]), escaped(proto.op_type))} (node {which})"])
+        which = f"node {_which(proto, number)}"
+        raise _unsupported_error([f"{qualified(escaped(name[0]), escaped(proto.op_type))} ({which})"])
 
     def block(self, graph: onnx.GraphProto) -> Block:
         """Reads a graph that is an attribute of a node.
@@ -256,6 +253,14 @@ class Reader:
             return value.decode() if isinstance(value, bytes) else value
         except (ValueError, OnnxError) as error:
             raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None
+
+
+def _which(proto: NodeProto, number: int) -> str:
+    return repr(proto.name) if proto.name else f"#{number}"
+
+
+def _label(proto: NodeProto, number: int) -> str:
+    return f"{escaped(proto.op_type)} node {_which(proto, number)}"
 
 
 def _unsupported_error(nodes: Sequence[str]) -> UnsupportedError:

@@ -105,11 +105,11 @@ def test_errors_write_nothing(folder):
 
 
 def test_models_that_cannot_run_write_nothing(folder):
-    proto = model([helper.make_node("RandomNormalLike", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
-    (folder / "random.onnx").write_bytes(proto.SerializeToString())
+    proto = model([helper.make_node("StringNormalizer", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
+    (folder / "strings.onnx").write_bytes(proto.SerializeToString())
     (folder / "broken.onnx").write_bytes(b"nothing")
     for name, text in [
-        ("random.onnx", "  RandomNormalLike (node 'memory')"),
+        ("strings.onnx", "  StringNormalizer (node 'memory')"),
         ("broken.onnx", "is not an ONNX model"),
         ("none.onnx", "cannot be read: No such file or directory"),
     ]:
@@ -117,6 +117,26 @@ def test_models_that_cannot_run_write_nothing(folder):
         assert result.exit_code == 1
         assert text in result.stderr
         assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["compiled", "node by node"])
+def test_a_seed_of_random_numbers(tmp_path, kind):
+    """The same seed gives the same numbers, and no seed is 0."""
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["z"], name="noise")]
+    x = np.zeros(3, np.float32)
+    if kind == "node by node":
+        nodes += [helper.make_node("NonZero", ["x"], ["never"])]
+    proto = model(nodes, {"x": x}, ["z", "never"][: len(nodes)])
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.save(tmp_path / "x.npy", x)
+    numbers = []
+    for options in ([], ["--seed", 0], ["--seed", 1], ["--seed", 2**63 - 1]):
+        result = dml_jax_command("run", tmp_path / "m.onnx", "--input", tmp_path / "x.npy", *options)
+        assert result.exit_code == 0, result.output
+        assert ("run node by node" in result.output) == (kind == "node by node")
+        numbers.append(np.load(tmp_path / "z.npy"))
+    np.testing.assert_array_equal(numbers[0], numbers[1])
+    assert len(np.unique(numbers[1:])) == 9
 
 
 def test_files_that_are_read_are_not_overwritten(folder):
@@ -636,6 +656,7 @@ def test_wrong_options_say_what_to_do(folder, options, words):
         (["-F", "n:1"], "--onnx-free-dim-denotation-override"),
         (["-b", "x:1"], "--binding-shape"),
         (["-p"], "--print-onnx-bindings"),
+        (["--seed", "1"], "--seed"),
         (["-l", "1"], "--onnx-graph-optimization-level"),
         (["-L", "1"], "--onnx-logging-level"),
         (["-e", "k:1"], "--onnx-session-config-entry"),

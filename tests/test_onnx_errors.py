@@ -34,31 +34,31 @@ def refused(source, text, error=OnnxError):
 
 
 def test_all_unsupported_operators_are_listed_with_their_nodes():
-    noise = helper.make_node("RandomNormal", [], ["z"])
-    body = helper.make_graph([noise], "body", [], [helper.make_tensor_value_info("z", 1, None)])
+    match = helper.make_node("RegexFullMatch", [], ["z"])
+    body = helper.make_graph([match], "body", [], [helper.make_tensor_value_info("z", 1, None)])
     nodes = [
         helper.make_node("Identity", ["x"], ["a"]),
-        helper.make_node("RandomNormalLike", ["x"], ["b"], name="noise"),
+        helper.make_node("StringNormalizer", ["x"], ["b"], name="text"),
         helper.make_node("If", ["x"], ["c"], name="choice", then_branch=body, else_branch=body),
         helper.make_node("StringConcat", ["x", "x"], ["d"]),
         helper.make_node("Gather", ["x", "x"], ["e"], name="other", domain="com.example"),
         helper.make_node("Relu", [], ["f"], name="own"),
     ]
     proto = model(nodes, {"x": X}, ["a", "b", "c", "d", "e", "f"])
-    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[noise], output=["z"]))
+    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[match], output=["z"]))
     error = refused(proto, "the model must have only operators that are supported here, ", UnsupportedError)
     assert "Gather" in error.supported
     assert error.nodes == (
-        "RandomNormalLike (node 'noise')",
-        "If node 'choice': else_branch: RandomNormal (node #0)",
-        "If node 'choice': then_branch: RandomNormal (node #0)",
+        "StringNormalizer (node 'text')",
+        "If node 'choice': else_branch: RegexFullMatch (node #0)",
+        "If node 'choice': then_branch: RegexFullMatch (node #0)",
         "StringConcat (node #3)",
         "com.example::Gather (node 'other')",
-        "Relu node 'own': RandomNormal (node #0)",
+        "Relu node 'own': RegexFullMatch (node #0)",
     )
     assert str(error).splitlines()[1:] == [
-        "  RandomNormalLike (node 'noise')",
-        "  RandomNormal (3 nodes, such as If node 'choice': else_branch: #0 and If node 'choice': then_branch: #0)",
+        "  StringNormalizer (node 'text')",
+        "  RegexFullMatch (3 nodes, such as If node 'choice': else_branch: #0 and If node 'choice': then_branch: #0)",
         "  StringConcat (node #3)",
         "  com.example::Gather (node 'other')",
     ]

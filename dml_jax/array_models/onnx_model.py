@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from ..onnx.backend import compiled, node_by_node
 from ..onnx.errors import NotConstantError
 from ..onnx.free_dimensions import forget_names, override_sizes
@@ -16,7 +18,7 @@ __all__ = ["read_onnx_file"]
 
 
 def read_onnx_file(
-    path: Path, names: Mapping[str, int], denotations: Mapping[str, int], shaped: Collection[str]
+    path: Path, names: Mapping[str, int], denotations: Mapping[str, int], shaped: Collection[str], seed: int = 0
 ) -> ArrayModel:
     """Reads an ONNX model.
 
@@ -25,6 +27,7 @@ def read_onnx_file(
       names: the free sizes of inputs by what the model calls them.
       denotations: free sizes by what they mean, such as "DATA_BATCH".
       shaped: inputs whose shapes are given, and whose free sizes no name ties to others.
+      seed: of its random numbers.
 
     Raises:
       OnnxError: it cannot be read, or cannot be run here.
@@ -37,9 +40,10 @@ def read_onnx_file(
     function = OnnxFunction(read_tensor_graph(model, folder))
 
     def prepare(arrays: Sequence[Any]) -> Program:
+        key = jax.random.key(seed)
         try:
-            return Program(compiled(function, arrays))
+            return Program(compiled(function, arrays, key))
         except NotConstantError as error:
-            return Program(node_by_node(function, arrays), str(error))
+            return Program(node_by_node(function, arrays, key), str(error))
 
     return ArrayModel(path, function.inputs, function.output_names, (path, *external_files(model, folder)), prepare)

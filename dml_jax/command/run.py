@@ -262,7 +262,8 @@ def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Call
         return partial(read_graph_model, path, level)
     from ..array_models.onnx_model import read_onnx_file
 
-    return partial(read_onnx_file, path, options["names"], options["denotations"], options["shapes"])
+    asked = (options[name] for name in ("names", "denotations", "shapes", "seed"))
+    return partial(read_onnx_file, path, *asked)
 
 
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:

@@ -35,7 +35,7 @@ ALIASES = {
 # Settings of ONNX Runtime: they have no meaning here.
 IGNORED = "Accepted and ignored: a setting of ONNX Runtime."
 ONNX_SETTINGS = ("optimization_level", "logging_level", "config_entries")
-ONNX = ("names", "denotations", "shapes", "shows_bindings", *ONNX_SETTINGS)
+ONNX = ("names", "denotations", "shapes", "shows_bindings", "seed", *ONNX_SETTINGS)
 TIMES = ("iterations", "repeat", "milliseconds", "warmup", "interval", "verbosity")
 GROUPS = {"Times": TIMES, "ONNX models": ONNX}
 
@@ -131,6 +131,13 @@ _ONNX = (
         "shows_bindings",
         is_flag=True,
         help="Print where every input and output comes from, its type and its shape.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**63 - 1),
+        default=0,
+        metavar="N",
+        help="Seed of the random numbers; nodes that have a seed of their own keep it.",
     ),
     click.option(
         "-l",

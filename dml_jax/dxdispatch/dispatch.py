@@ -75,7 +75,8 @@ def _dispatch_onnx(command: OnnxDispatch, model: OnnxModel, buffers: HostBuffers
     from ..onnx.function import OnnxFunction
 
     inputs = [jnp.array(buffers.array(bound)) for bound in command.inputs.values()]
-    samples, results = _time(runner(OnnxFunction(model.graph), inputs), timing)
+    key = jax.random.key(0)  # of random numbers: a model file says no seed
+    samples, results = _time(runner(OnnxFunction(model.graph), inputs, key), timing)
     for name, result in zip(model.graph.outputs, results, strict=True):
         if name in command.outputs:
             buffers.store_output(name, command.outputs[name], np.asarray(result))

@@ -28,24 +28,24 @@ PLATFORMS = {"CPU": "cpu", "CUDA": "cuda"}
 FEW = 256
 
 
-def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """Runs a function with x64 on."""
+def compute(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> tuple[np.ndarray, ...]:
+    """Runs a function with x64 on; `key` is one of `jax.random` for its random numbers."""
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, runner(function, inputs)())
+        return jax.tree.map(np.asarray, runner(function, inputs, key)())
 
 
-def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+def runner(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Callable[[], tuple[Any, ...]]:
     """Returns a callable that runs a function: compiled, or node by node if the data of an input decide a shape.
 
     x64 must be on, here and when it runs.
     """
     try:
-        return compiled(function, inputs)
+        return compiled(function, inputs, key)
     except NotConstantError:
-        return node_by_node(function, inputs)
+        return node_by_node(function, inputs, key)
 
 
-def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Callable[[], tuple[Any, ...]]:
     """Compiles a function for inputs, and returns the executable; x64 must be on, here and when it runs.
 
     Raises:
@@ -54,14 +54,15 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tupl
     """
     # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
     weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
-    program = jax.jit(lambda p, x: as_tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
+    arguments = weights, list(inputs), key
+    program = jax.jit(lambda p, x, k: as_tuple(function(*x, parameters=p, key=k))).lower(*arguments).compile()
     check_program(program)
-    return lambda: program(weights, list(inputs))
+    return lambda: program(*arguments)
 
 
-def node_by_node(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+def node_by_node(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Callable[[], tuple[Any, ...]]:
     """Returns a callable that runs a function without compiling it; x64 must be on when it runs."""
-    return lambda: as_tuple(function(*inputs))
+    return lambda: as_tuple(function(*inputs, key=key))
 
 
 class Prepared(BackendRep):
@@ -79,15 +80,15 @@ class Prepared(BackendRep):
     def __reduce__(self) -> Any:
         return _prepared, (self.function, self.device.platform, jax.devices(self.device.platform).index(self.device))
 
-    def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray, ...]:
-        """Runs the model on arrays, in order or by name; x64 is on meanwhile.
+    def run(self, inputs: Any, *, key: Any = None, **_: Any) -> tuple[np.ndarray, ...]:
+        """Runs the model on arrays, in order or by name, and on a key for random numbers; x64 is on meanwhile.
 
         Returns:
           NumPy arrays, lists of them and None, as the function returns them, also by the names of the outputs.
         """
         arrays = [inputs[spec.name] for spec in self.function.inputs] if isinstance(inputs, dict) else inputs
         with jax.default_device(self.device):
-            results = compute(self.function, arrays)
+            results = compute(self.function, arrays, key)
         return namedtupledict("Outputs", self.function.output_names)(*results)
 
 
@@ -118,17 +119,20 @@ class Backend(Base):
         return Prepared(to_jax(model), _device(device))
 
     @classmethod
-    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **_: Any) -> tuple[np.ndarray, ...]:
-        """Runs a model once."""
-        return cls.prepare(model, device).run(inputs)
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **options: Any
+    ) -> tuple[np.ndarray, ...]:
+        """Runs a model once; the option `key` is one of `jax.random`."""
+        return cls.prepare(model, device).run(inputs, **options)
 
     @classmethod
     def run_node(  # type: ignore[override]
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **options: Any
     ) -> tuple[np.ndarray, ...]:
-        """Runs a node once, of the version `opset_version` or the newest."""
+        """Runs a node once, of the version `opset_version` or the newest; the option `key` is one of `jax.random`."""
+        chosen = {"opset": options.get("opset_version"), "key": options.get("key")}
         with jax.enable_x64(True), jax.default_device(_device(device)):
-            return jax.tree.map(np.asarray, run_node(node, inputs, opset=options.get("opset_version")))
+            return jax.tree.map(np.asarray, run_node(node, inputs, **chosen))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

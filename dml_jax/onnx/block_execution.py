@@ -17,6 +17,7 @@ from .errors import OnnxError, UnsupportedError
 from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
 from .node import Node
 from .node_order import in_order
+from .random_keys import RANDOM
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
 __all__ = ["MOST_NODES", "Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "evaluate", "run"]
@@ -37,7 +38,8 @@ class FunctionCall:
       outputs: names of values, "" for one that nothing needs.
       schema: of a function that ONNX defines; None for one of the model.
       own: the body of a function of the model, which does not depend on the inputs; else None.
-      captured: always empty, as a function sees its inputs alone.
+      captured: `RANDOM` if the function draws random numbers, else nothing: it sees its inputs alone.
+      number: other than those of all nodes beside it.
     """
 
     label: str
@@ -48,6 +50,7 @@ class FunctionCall:
     schema: defs.OpSchema | None = None
     own: Block | None = None
     captured: tuple[str, ...] = ()
+    number: int = 0
     takes_deferred: ClassVar[bool] = False
 
 
@@ -142,6 +145,12 @@ class Body:
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         return self.block.run(*arguments, scope=self.scope)
 
+    def at(self, number: Any) -> Body:
+        """Returns the block of an iteration, which draws random numbers of its own."""
+        if RANDOM not in self.block.captured:
+            return self
+        return replace(self, scope={**self.scope, RANDOM: self.scope[RANDOM].at(getattr(number, "array", number))})
+
     def check(self, inputs: int, outputs: int) -> None:
         """Compares the numbers of inputs and outputs with those that the node asks for.
 
@@ -235,16 +244,29 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
     Raises:
       OnnxError: the operator takes no such types, or not together.
     """
+    if RANDOM in step.captured:
+        scope = {**scope, RANDOM: scope[RANDOM].at(step.number)}
     if isinstance(step, FunctionCall):
         types = [(value.dtype, value.shape) if hasattr(value, "shape") else None for value in values]
-        return step.body(types).run(*values)
+        return step.body(types).run(*values, scope={name: scope[name] for name in step.captured})
     step.check_types(values)
+    step = _with_bodies(step, scope)
     if step.op_type in TAKES_BOUNDED:
         values = list(map(without_range, values))
     elif is_narrowed(np.int64) and (results := compute_bounded(step, values)) is not None:
         return results
-    blocks = {name: Body(b, scope, step.outputs) for name, b in step.attributes.items() if isinstance(b, Block)}
-    return as_tuple(step.function(**step.keywords(values) | blocks))
+    return as_tuple(step.function(**step.keywords(values)))
+
+
+def _with_bodies(node: Node, scope: Scope) -> Node:
+    """Returns a node with `Body` for each `Block`, and with the keys of the random numbers that it draws itself."""
+    bodies = {
+        name: Body(block, scope, node.outputs).at(number)
+        for number, (name, block) in enumerate(node.attributes.items())
+        if isinstance(block, Block)
+    }
+    keys = {"random": scope[RANDOM]} if RANDOM in node.captured and not bodies else {}
+    return replace(node, attributes={**node.attributes, **bodies, **keys}) if bodies or keys else node
 
 
 def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> Any:

@@ -21,6 +21,7 @@ from .graph import Graph, read_graph
 from .model_loading import load_model, outputs_of, with_initializers, without_initializers
 from .non_trainable_initializers import literals, quantizing
 from .quantized_folding import FOLDED
+from .random_keys import RANDOM, RandomKeys, as_key
 from .sequence_pytrees import ContainerSpec
 from .signature import as_input, as_int64, as_output, as_value, static_values
 from .static_inputs import deciding_floats
@@ -89,7 +90,9 @@ class OnnxFunction:
         floats = {n: v for n, v in graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
-    def __call__(self, /, *inputs: Any, parameters: Mapping[str, Any] | None = None, **named: Any) -> Any:
+    def __call__(
+        self, /, *inputs: Any, parameters: Mapping[str, Any] | None = None, key: Any = None, **named: Any
+    ) -> Any:
         """Runs the model.
 
         Args:
@@ -97,6 +100,8 @@ class OnnxFunction:
             optionals without an element. int32 will do for int64; while x64 is off, the traced ones must have been
             announced to `to_jax`.
           parameters: arrays in place of initializers, by name; the others stay as they are.
+          key: a key of `jax.random`, from which all random numbers are drawn; nodes with a `seed` need none. If an
+            input of the model is named "key" and not given in order, it is that input.
           named: inputs by name.
 
         Returns:
@@ -105,8 +110,8 @@ class OnnxFunction:
           numbers provably fit.
 
         Raises:
-          OnnxError: inputs that are missing, unknown or given twice, other sizes, unknown parameters, or a node that
-            cannot be run.
+          OnnxError: inputs that are missing, unknown or given twice, other sizes, unknown parameters, a node that
+            cannot be run, or no key for random numbers.
           NotConstantError: a shape depends on data that is being traced.
           DataTypeError: other types, or 64-bit data while x64 is off.
         """
@@ -114,6 +119,9 @@ class OnnxFunction:
         values: dict[str, Any] = {**self._graph.initializers, **self._static}
         if not (parameters is None or isinstance(parameters, Mapping)):
             raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
+        if key is not None and "key" in [spec.name for spec in self._inputs[len(inputs) :]]:
+            key, named = None, {**named, "key": key}
+        values[RANDOM] = RandomKeys(None if key is None else as_key(key))
         given = self._inputs_by_name(inputs, named)
         for spec in self._inputs:
             value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes)

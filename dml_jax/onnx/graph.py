@@ -13,6 +13,7 @@ from .deferred import Rows
 from .errors import OnnxError
 from .model_loading import dtype_of, read_tensor
 from .node_reader import Reader, operator_name, opsets_of
+from .random_keys import RANDOM
 from .sequence_pytrees import ContainerSpec, declared_type
 
 __all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
@@ -74,6 +75,8 @@ def read_graph(
     initializers = {tensor.name: read_tensor(tensor, folder) for tensor in graph.initializer}
     inputs = tuple(map(_spec, given))
     for name in block.captured:
+        if name == RANDOM:
+            continue
         if name in outputs:
             raise OnnxError(f"every output of the graph must be computed, but {name!r} is not")
         label = next(step.label for step in block.steps if name in (*step.inputs, *step.captured))

@@ -278,8 +278,8 @@ _MOVES = (
 )
 _READS = (
     "AffineGrid ArgMax ArgMin BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "
-    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss OneHot RoiAlign "
-    "RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
+    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss OneHot RandomNormalLike "
+    "RandomUniformLike RoiAlign RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
 )
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),

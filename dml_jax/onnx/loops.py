@@ -36,7 +36,7 @@ def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Mapping
         trips, go = (trips if go else 0), True
 
     def run(number: Any, go: Any, state: list[Any], _: Any) -> tuple[Any, list[Any], list[Any]]:
-        after, *values = body(number, go, *state)
+        after, *values = body.at(number)(number, go, *state)
         return np.asarray(True) if cond is None else after, values[:kept], values[kept:count]
 
     stated = {k - kept: size for k, size in maximum.items()}
@@ -87,14 +87,14 @@ def scan_of_batch(
     flips = _per("directions", directions, num_scan_inputs)
     forms = []
 
-    def scanned(length: Any, arrays: Any) -> Any:
+    def scanned(example: Any, length: Any, arrays: Any) -> Any:
         values = form.values(arrays)
         inputs = [_leading("directions", x, 0, flip) for x, flip in zip(values[kept:], flips, strict=True)]
-        results, form_made = as_arrays(_scan(body, values[:kept], inputs, count, length))
+        results, form_made = as_arrays(_scan(body.at(example), values[:kept], inputs, count, length))
         forms.append(form_made)
         return results
 
-    results = jax.vmap(scanned)(lengths, arrays)
+    results = jax.vmap(scanned)(jnp.arange(batch), lengths, arrays)
     state, rows = forms[-1].values(results)
     return *state, *rows
 
@@ -110,7 +110,7 @@ def _scan(
         raise ConstraintError(f"{rule}, but they have {[x.shape[0] for x in inputs]}")
 
     def run(number: Any, go: Any, state: list[Any], elements: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        outputs = body(*state, *elements)
+        outputs = body.at(number)(*state, *elements)
         after, rows = list(outputs[:kept]), list(outputs[kept:count])
         if length is not None:
             is_before = getattr(number, "array", number) < length

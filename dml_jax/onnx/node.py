@@ -26,8 +26,9 @@ class Node:
       outputs: names of values, "" for one that nothing needs.
       attributes: by name, with the schema's defaults; a graph is a `Block`.
       schema: of the version that the model asks for.
-      captured: names of values that the graphs among its attributes read.
+      captured: names of values that the graphs among its attributes read, and `RANDOM` if it draws random numbers.
       takes_deferred: whether the function takes inputs that are `Deferred`.
+      number: other than those of all nodes beside it.
     """
 
     label: str
@@ -39,6 +40,7 @@ class Node:
     schema: defs.OpSchema
     captured: tuple[str, ...] = ()
     takes_deferred: bool = False
+    number: int = 0
 
     def checked_keywords(self, values: Sequence[Any]) -> dict[str, Any]:
         """Checks types, and returns the keywords for `function`: the attributes, and the inputs that are not left out.

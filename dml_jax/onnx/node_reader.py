@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from inspect import signature
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from .function_bodies import given_attributes, has_body, needs_types, onnx_body,
 from .model_loading import read_inside, read_tensor
 from .node import Node
 from .operator_table import ONNX_OPERATORS, find_schema
+from .random_keys import RANDOM
 from .removed_operators import REMOVED
 
 __all__ = ["Reader", "operator_name", "opsets_of"]
@@ -95,7 +97,7 @@ class Reader:
                 rule = f"there must be at most {MOST_NODES} nodes, those of functions in each call"
                 raise OnnxError(f"{rule}, but there are more")
             try:
-                steps.append(self.step(proto, number))
+                steps.append(replace(self.step(proto, number), number=number))
             except UnsupportedError as error:
                 label, read = _label(proto, number), read_inside(proto)
                 steps.append(Unsupported(label, error, tuple(proto.input), tuple(proto.output), read))
@@ -163,6 +165,8 @@ class Reader:
         if stated := {i: self.maximum[name] for i, name in enumerate(outputs) if name in self.maximum}:
             values["maximum"] = stated
         captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
+        if "random" in signature(function).parameters:
+            captured[RANDOM] = None
         takes_deferred = row is not None
         return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured), takes_deferred)
 
@@ -184,15 +188,18 @@ class Reader:
             return inner._function(onnx_body(schema, opset, proto, types), given, outputs)
 
         if needs_types(schema):
+            captured: tuple[str, ...] = ()
             try:
-                body(tuple((onnx.helper.tensor_dtype_to_np_dtype(1), None) if name else None for name in inputs))
+                probe = tuple((onnx.helper.tensor_dtype_to_np_dtype(1), None) if name else None for name in inputs)
+                captured = body(probe).captured
             except UnsupportedError:
                 raise
             except OnnxError:
                 pass  # of other types it may be
-            return FunctionCall(label, proto.op_type, lambda types: body(tuple(types)), inputs, outputs, schema)
+            by_types = FunctionCall(label, proto.op_type, lambda types: body(tuple(types)), inputs, outputs, schema)
+            return replace(by_types, captured=captured)
         block = body(())
-        return FunctionCall(label, proto.op_type, lambda _: block, inputs, outputs, schema)
+        return FunctionCall(label, proto.op_type, lambda _: block, inputs, outputs, schema, captured=block.captured)
 
     def _call_of_model(self, label: str, proto: NodeProto, name: OperatorName) -> FunctionCall:
         if name in self.calls:
@@ -212,7 +219,8 @@ class Reader:
             raise
         except OnnxError as error:
             raise OnnxError(f"{label}: {error}") from None
-        return FunctionCall(label, proto.op_type, lambda _: block, tuple(proto.input), outputs, own=block)
+        inputs, captured = tuple(proto.input), block.captured
+        return FunctionCall(label, proto.op_type, lambda _: block, inputs, outputs, own=block, captured=captured)
 
     def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
         """Reads the body of a function, for the outputs that a call reads."""
@@ -220,8 +228,8 @@ class Reader:
         steps = inner.steps(with_attributes(node, given) for node in function.node)
         wanted = [name if asked else "" for name, asked in zip(function.output, outputs, strict=False)]
         block = Block.of(list(function.input), wanted, {}, steps)
-        if block.captured:
-            raise OnnxError(f"every value in a function must be made there, but {block.captured[0]!r} is not")
+        if missing := [name for name in block.captured if name != RANDOM]:
+            raise OnnxError(f"every value in a function must be made there, but {missing[0]!r} is not")
         return block
 
     def _schema(self, label: str, proto: NodeProto) -> defs.OpSchema:

@@ -1,4 +1,4 @@
-"""ONNX's normalizations, and Dropout without randomness; computed in float32 or wider."""
+"""ONNX's normalizations; computed in float32 or wider."""
 
 from math import prod
 from typing import Any
@@ -12,17 +12,13 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalization_formulas import inverse_deviation, moments, normalize
-from .values import Array, Operators, arrays, known, on_device
+from .values import Array, Operators, on_device
 
 __all__ = [
     "OPERATORS",
     "batch_normalization",
     "batch_normalization_by_count",
     "batch_normalization_by_is_test",
-    "dropout",
-    "dropout_by_is_test",
-    "dropout_with_booleans",
-    "dropout_with_numbers",
     "instance_normalization",
     "layer_normalization",
     "lp_normalization",
@@ -133,49 +129,6 @@ def lp_normalization(*, input: Array, axis: int = -1, p: int = 2) -> Array:
     return divide_by_norm(on_device(input), axis % input.ndim, p)
 
 
-def dropout(
-    *,
-    data: Array,
-    ratio: Array | None = None,
-    training_mode: Array | None = None,
-    seed: int | None = None,
-    count: int = 1,
-) -> tuple[Array, ...]:
-    """Dropout, which drops nothing; in training only a ratio of 0 is accepted."""
-    trains = training_mode is not None and bool(known("training_mode", training_mode, "whether elements are dropped"))
-    if trains:
-        _check_unrandom(0.5 if ratio is None else float(known("ratio", ratio, "whether elements are dropped")))
-    return _keep_all(data, np.dtype(bool))[:count]
-
-
-def dropout_by_is_test(*, data: Array, is_test: int = 0, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
-    """Dropout of opsets 1 to 6: in training unless `is_test` is set; the mask has the data's type."""
-    if not is_test:
-        _check_unrandom(ratio)
-    return _keep_all(data, data.dtype)[:count]
-
-
-def dropout_with_numbers(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
-    """Dropout of opsets 7 to 9, which drops nothing; the mask has the data's type."""
-    return _keep_all(data, data.dtype)[:count]
-
-
-def dropout_with_booleans(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
-    """Dropout of opsets 10 and 11, which drops nothing; the mask is boolean."""
-    return _keep_all(data, np.dtype(bool))[:count]
-
-
-def _check_unrandom(ratio: float) -> None:
-    if ratio:
-        rule = "in training the ratio must be 0, because nothing random is computed here"
-        raise ConstraintError(f"{rule}, but it is {ratio}; without training Dropout keeps every element")
-
-
-def _keep_all(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
-    xp, data = arrays(data)
-    return data, xp.ones(data.shape, mask)
-
-
 # Shared helpers. Numbers per channel, or per element, broadcast from the second dimension of x on.
 
 
@@ -228,7 +181,6 @@ OPERATORS: Operators = {
         7: batch_normalization_by_count,
         14: batch_normalization,
     },
-    "Dropout": {1: dropout_by_is_test, 7: dropout_with_numbers, 10: dropout_with_booleans, 12: dropout},
     "InstanceNormalization": {1: instance_normalization},
     "LRN": {1: lrn},
     "LayerNormalization": {1: layer_normalization},

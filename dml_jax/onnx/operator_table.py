@@ -10,6 +10,7 @@ from . import (
     control_flow,
     convolution,
     data_movement,
+    dropout,
     elementwise,
     fourier,
     fused_activations,
@@ -32,6 +33,7 @@ from . import (
     quantized_lstm_attention,
     quantized_matmul,
     quantized_operators,
+    random_numbers,
     recurrent,
     reductions,
     removed_operators,
@@ -54,6 +56,7 @@ _FAMILIES = (
     *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_lstm_attention),
     *(roi, fourier, fused_activations, unique, removed_operators),
     *(affine_grid, group_normalization, mean_variance_normalization, losses, window_functions),
+    *(random_numbers, dropout),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

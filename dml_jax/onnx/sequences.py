@@ -81,7 +81,7 @@ def sequence_map(*, additional_inputs: tuple[Any, ...], body: Body, count: int) 
         raise ConstraintError(f"all sequences must have one length, but they have {lengths}")
     body.check(inputs=len(additional_inputs), outputs=count)
     results = [
-        body(*(given.items[i] if isinstance(given, TensorSequence) else given for given in additional_inputs))
+        body.at(i)(*(given.items[i] if isinstance(given, TensorSequence) else given for given in additional_inputs))
         for i in range(lengths[0])
     ]
     types = [declared_type(type_, "an output of the body")[1] for type_ in body.block.types]

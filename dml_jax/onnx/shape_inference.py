@@ -9,6 +9,7 @@ import numpy as np
 from .block_execution import Step, evaluate
 from .errors import NotConstantError
 from .graph import Graph
+from .random_keys import RANDOM, RandomKeys
 from .sequence_pytrees import ContainerSpec
 
 __all__ = ["known_shapes"]
@@ -39,14 +40,14 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
 def _outputs(step: Step, values: Mapping[str, _Known]) -> dict[str, _Known]:
     """Returns the outputs of a step; those that follow from shapes alone are constants."""
     unknown: dict[str, _Known] = dict.fromkeys(filter(None, step.outputs))
-    read = {name: values[name] for name in (*step.inputs, *step.captured) if name}
+    read = {name: values[name] for name in (*step.inputs, *step.captured) if name not in ("", RANDOM)}
     data = {name: value for name, value in read.items() if not isinstance(value, np.ndarray)}
     if None in data.values():
         return unknown
     constants: dict[str, Any] = {}
 
     def traced(data: Mapping[str, Any]) -> dict[str, Any]:
-        results = evaluate(step, {**values, **data})
+        results = evaluate(step, {**values, **data, RANDOM: RandomKeys(jax.random.key(0))})
         constants.update({name: y for name, y in results.items() if isinstance(y, np.ndarray)})
         return {name: y for name, y in results.items() if name not in constants}
 

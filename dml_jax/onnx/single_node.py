@@ -18,13 +18,16 @@ from .values import as_tuple
 __all__ = ["run_node"]
 
 
-def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None = None) -> tuple[jax.Array, ...]:
+def run_node(
+    node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None = None, key: Any = None
+) -> tuple[jax.Array, ...]:
     """Runs one node.
 
     Args:
       node: of an operator that `to_jax` takes.
       inputs: an array for each input that is not left out, in order; a list of arrays, at least one, for a sequence.
       opset: the version of ONNX's operators; the newest that the installed onnx knows by default.
+      key: of `jax.random`, for a node that draws random numbers and has no `seed`.
 
     Returns:
       One array per output that is not left out; a list of arrays for a sequence.
@@ -51,7 +54,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     imports = [onnx.helper.make_opsetid("", version), onnx.helper.make_opsetid(MICROSOFT, 1)]
     function = to_jax(onnx.helper.make_model(graph, opset_imports=imports))
     named = dict(zip(given, inputs, strict=True))
-    results = function(*(named[spec.name] for spec in function.inputs))
+    results = function(*(named[spec.name] for spec in function.inputs), key=key)
     return as_tuple(results)
 
 

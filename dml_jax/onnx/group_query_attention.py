@@ -13,13 +13,13 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention_formulas import attend, split_heads, up_to_itself
+from ..operators._attention_formulas import attend, merge_heads, split_heads
 from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .rotary_embedding import check_caches, rotate
-from .values import Array, Operators, as_wide, on_device
+from .values import Array, Operators, as_wide
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
 
@@ -95,18 +95,19 @@ def group_query_attention(
     )
     check_shape("head_sink", head_sink, (num_heads,))
     sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink
-    is_seen = n.is_seen(causal, local_window_size)
-    output, scores, weights = attend(
+    attended = attend(
         queries,
         *map(as_wide, (present_key, present_value)),
         scale=scale or 1 / sqrt(keys.shape[3]),
         softcap=softcap,
         added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads))],
-        is_seen=is_seen,
+        lengths=n.ends,
+        starts=n.starts,
+        window=_window(causal, local_window_size),
         sinks=None if sinks is None else as_wide(sinks),
     )
-    output = check_room(output, n.starts + np.int32(n.rows), n.room)
-    of_keys = (None, jnp.where(is_seen, scores, 0), weights)[qk_output]
+    output = check_room(merge_heads(attended.output), n.starts + np.int32(n.rows), n.room)
+    of_keys = (None, jnp.where(attended.is_seen, attended.scores, 0), attended.weights)[qk_output]  # type: ignore[arg-type]
     outputs = (output, present_key, present_value, None if of_keys is None else of_keys[..., : n.total])
     return tuple(array if array is None else narrow_apart(array, query.dtype) for array in outputs)[:count]
 
@@ -169,20 +170,18 @@ class _Lengths:
             return jnp.where(self.is_first, first, ids)
         return first if self.is_first else ids
 
-    def is_seen(self, causal: int, window: int) -> jax.Array:
-        """Returns the causal mask, limited to the local window: whether a query sees a key."""
-        check_value("causal", causal, (0, 1))
-        starts, ends = on_device(self.starts), on_device(self.ends)
-        if not causal:
-            check_value("local_window_size must be -1 if causal is 0:", window, (-1,))
-            return up_to_itself(ends - np.int32(1), 1, self.room)
-        is_seen = up_to_itself(starts, self.rows, self.room)
-        return is_seen if window < 0 else is_seen & ~up_to_itself(starts - np.int32(window), self.rows, self.room)
-
     def bias(self, bias: Array, heads: int) -> jax.Array:
         """Returns the bias, with zeros for unused room of the cache."""
         check_bias(bias, (self.batch, heads, self.rows))
         return fit_keys("attention_bias", bias, self.total, self.room)
+
+
+def _window(causal: int, size: int) -> tuple[int | None, int | None]:
+    """Returns how many keys before and after its own one a query sees, None for all: a window of 2 has one before."""
+    check_value("causal", causal, (0, 1))
+    if not causal:
+        check_value("local_window_size must be -1 if causal is 0:", size, (-1,))
+    return (None if size < 0 else size - 1), (0 if causal else None)
 
 
 def _heads(query: Array, key: Array | None, value: Array | None, heads: int, shared: int) -> list[jax.Array]:

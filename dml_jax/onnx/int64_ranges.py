@@ -277,7 +277,7 @@ _MOVES = (
     "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
 )
 _READS = (
-    "AffineGrid ArgMax ArgMin BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "
+    "AffineGrid ArgMax ArgMin Attention BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "
     "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss OneHot RandomNormalLike "
     "RandomUniformLike RoiAlign RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
 )

@@ -5,6 +5,7 @@ from onnx import defs
 from . import (
     activations,
     affine_grid,
+    attention,
     block_quantized,
     cast,
     control_flow,
@@ -55,7 +56,7 @@ _FAMILIES = (
     *(gelu, ort_attention, group_query_attention, rotary_embedding, block_quantized, ort_layer_normalization),
     *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_lstm_attention),
     *(roi, fourier, fused_activations, unique, removed_operators),
-    *(affine_grid, group_normalization, mean_variance_normalization, losses, window_functions),
+    *(affine_grid, attention, group_normalization, mean_variance_normalization, losses, window_functions),
     *(random_numbers, dropout),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention_formulas import KEPT, arange_int32, attend, split_heads, up_to_itself
+from ..operators._attention_formulas import KEPT, arange_int32, attend, merge_heads, split_heads
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
@@ -219,15 +219,19 @@ def _attend(
         terms.append(as_wide(fit_keys("attention_bias", bias, total, room)))
     if mask is not None:
         terms.append(jnp.where(_is_kept(mask, batch, queries, total, room), 0, np.float32(mask_filter_value)))
-    is_seen = None
-    if unidirectional:
-        is_seen = up_to_itself(firsts, queries, room)
-    elif length is not None:
-        is_seen = up_to_itself(firsts + np.int32(new - 1), 1, room)
-    scale = scale or 1 / sqrt(size)
-    output, *_ = attend(query, *map(as_wide, (keys, values)), scale=scale, added=terms, is_seen=is_seen)
+    ends = firsts + np.int32(new)
+    attended = attend(
+        query,
+        *map(as_wide, (keys, values)),
+        scale=scale or 1 / sqrt(size),
+        added=terms,
+        lengths=None if length is None else ends,
+        starts=firsts,
+        window=(None, 0 if unidirectional else None),
+    )
+    output = merge_heads(attended.output)
     if length is not None:
-        output = check_room(output, firsts + np.int32(new), room)
+        output = check_room(output, ends, room)
     return narrow_apart(output, dtype), keys, values
 
 

@@ -6,9 +6,9 @@ Two keys whose products with a query are 0 and 2 have, by a scale of 0.5, the sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,18 @@ from ..lowering.values.elementary_functions import tanh
 from ..lowering.values.xla_workarounds import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
 
-__all__ = ["KEPT", "append", "arange_int32", "attend", "split_heads", "up_to_itself"]
+__all__ = [
+    "KEPT",
+    "Attended",
+    "append",
+    "arange_int32",
+    "attend",
+    "cap",
+    "key_products",
+    "merge_heads",
+    "split_heads",
+    "value_sums",
+]
 
 # Which keys count, to be broadcast to (batch, heads, queries, keys), by a mask and the numbers of the keys.
 KEPT: Mapping[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -36,6 +47,22 @@ KEPT: Mapping[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
 }
 
 
+class Attended(NamedTuple):
+    """The output of attention, and the steps to it.
+
+    Args:
+      output: (batch, N heads, S queries, V).
+      scores: of keys, (batch, N, S, T keys); -inf where a query does not see a key.
+      weights: how much each key counts for each query, of the shape of the scores.
+      is_seen: whether a query sees a key, to be broadcast; None if every query sees all keys.
+    """
+
+    output: jax.Array
+    scores: jax.Array
+    weights: jax.Array
+    is_seen: jax.Array | None
+
+
 def attend(
     query: jax.Array,
     key: jax.Array,
@@ -44,39 +71,66 @@ def attend(
     scale: float,
     softcap: float = 0.0,
     added: Sequence[jax.Array] = (),
-    is_seen: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    lengths: Any = None,
+    starts: Any = None,
+    window: tuple[int | None, int | None] = (None, None),
     sinks: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns values by how much each key counts for each query, and the scores and the weights of the keys.
+    softmax_type: Any = None,
+    of_nothing: float = np.nan,
+) -> Attended:
+    """Returns sums of values by how much each key counts for each query, and the steps to them.
+
+    A query sees a key unless the mask, the lengths or the window exclude it, or -inf is added to its score. A key that
+    no query sees is not read: it may be NaN. The derivatives of a query that sees no key are 0.
 
     Args:
       query: (batch, N heads, S queries, D), floats of 32 bits or more, as the other arrays.
       key: (batch, G heads, T keys, D); N / G heads of queries share one.
       value: (batch, G heads, T keys, V).
       scale: products of queries and keys are multiplied with.
-      softcap: the limit of scores, softcap * tanh(score / softcap); 0 for none.
-      added: to the scores, in this order; each broadcasts to (batch, N, S, T).
-      is_seen: whether a query sees a key at all; it broadcasts to (batch, N, S, T).
+      softcap: the limit of the products, as in `cap`.
+      added: to the scores, in this order; each has 4 dimensions and broadcasts to (batch, N, S, T).
+      mask: whether a query sees a key; as what is added.
+      lengths: of each row of the batch, how many keys it has; int32, (batch).
+      starts: of each row of the batch, which key is that of the first query; int32, (batch). A window needs it.
+      window: how many keys before its own one, and after it, a query sees; None for all. (None, 0) is causal.
       sinks: of each head, the score of one more key, which has no value; (N), or None.
-
-    Returns:
-      The output, (batch, S, N * V), and scores and weights, (batch, N, S, T).
+      softmax_type: in which the weights are computed, by default that of the scores.
+      of_nothing: the output and the weights of a query that sees no key.
     """
-    scores = unfused_product(_by_group("bghsd,bgtd->bghst", query, key))
-    scores = scores.reshape(*query.shape[:3], key.shape[2]) * in_type_of(scores, scale)
-    if softcap:
-        scores = tanh(scores / in_type_of(scores, softcap)) * in_type_of(scores, softcap)
-    for term in added:
-        scores = scores + term
+    is_seen = _is_seen(query.shape[2], key.shape[2], [*_exclusions(added), mask], lengths, starts, window)
+    if is_seen is not None:
+        is_read = _is_read(is_seen, query.shape[1], *key.shape[1:3])
+        key, value = (jnp.where(is_read, rows, 0) for rows in (key, value))
+    scores = reduce(jnp.add, added, cap(key_products(query, key, scale), softcap))
     if is_seen is not None:
         scores = jnp.where(is_seen, scores, -np.inf)
-    if sinks is None:
-        weights = compute_along(_softmax, scores, (-1,))
-    else:
-        sink = jnp.broadcast_to(sinks.reshape(1, -1, 1, 1), (*scores.shape[:3], 1))
-        weights = compute_along(_softmax, jnp.concatenate([scores, sink], -1), (-1,))[..., :-1]
-    output = _by_group("bghst,bgtv->bsghv", weights, value)
-    return output.reshape(*output.shape[:2], query.shape[1] * output.shape[-1]), scores, weights
+    weights = _weights(scores.astype(softmax_type or scores.dtype), sinks).astype(scores.dtype)
+    output = value_sums(weights, value)
+    if is_seen is not None:
+        sees_any = is_seen.any(axis=-1, keepdims=True)
+        weights, output = (jnp.where(sees_any, array, of_nothing) for array in (weights, output))
+    return Attended(output, scores, weights, is_seen)
+
+
+def key_products(query: jax.Array, key: jax.Array, scale: float) -> jax.Array:
+    """Returns the scaled products of queries and keys, (batch, N, S, T); as in `attend`."""
+    products = unfused_product(_by_group("bghsd,bgtd->bghst", query, key))
+    return products.reshape(*query.shape[:3], key.shape[2]) * in_type_of(products, scale)
+
+
+def cap(products: jax.Array, softcap: float) -> jax.Array:
+    """Returns products within the softcap: softcap * tanh(product / softcap); 0 is none."""
+    if not softcap:
+        return products
+    return tanh(products / in_type_of(products, softcap)) * in_type_of(products, softcap)
+
+
+def value_sums(weights: jax.Array, value: jax.Array) -> jax.Array:
+    """Returns the sums of values by the weights of their keys, (batch, N, S, V); as in `attend`."""
+    sums = _by_group("bghst,bgtv->bghsv", weights, value)
+    return sums.reshape(*weights.shape[:3], value.shape[3])
 
 
 def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Array:
@@ -96,19 +150,50 @@ def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Ar
     return jax.vmap(partial(lax.dynamic_update_slice_in_dim, axis=1))(past, new, starts)
 
 
-def up_to_itself(starts: jax.Array, queries: int, keys: int) -> jax.Array:
-    """Returns whether a key is no later than a query, (batch, 1, queries, keys), given the index of the first query."""
-    last = starts.reshape(-1, 1, 1, 1) + arange_int32(queries).reshape(1, 1, -1, 1)
-    return arange_int32(keys).reshape(1, 1, 1, -1) <= last
-
-
 def split_heads(rows: jax.Array, heads: int) -> jax.Array:
     """Returns (batch, heads, rows, size of a head) of heads that lie side by side in (batch, rows, heads * size)."""
     return rows.reshape(*rows.shape[:2], heads, rows.shape[-1] // heads).transpose(0, 2, 1, 3)
 
 
+def merge_heads(heads: jax.Array) -> jax.Array:
+    """Returns (batch, rows, heads * size) of (batch, heads, rows, size): what `split_heads` took apart."""
+    batch, count, rows, size = heads.shape
+    return heads.transpose(0, 2, 1, 3).reshape(batch, rows, count * size)
+
+
 def arange_int32(count: int) -> jax.Array:
     return jnp.arange(count, dtype=np.int32)
+
+
+def _exclusions(added: Sequence[jax.Array]) -> Iterator[jax.Array]:
+    return (term != -np.inf for term in added)
+
+
+def _is_seen(
+    queries: int,
+    keys: int,
+    masks: Sequence[jax.Array | None],
+    lengths: Any,
+    starts: Any,
+    window: tuple[int | None, int | None],
+) -> jax.Array | None:
+    """Returns whether a query sees a key, to be broadcast to (batch, N, queries, keys); None if it sees all."""
+    conditions, key = [mask for mask in masks if mask is not None], arange_int32(keys).reshape(1, 1, 1, -1)
+    if lengths is not None:
+        conditions.append(key < lengths.reshape(-1, 1, 1, 1))
+    for side, most in zip((-1, 1), window, strict=True):
+        if most is not None:
+            own = starts.reshape(-1, 1, 1, 1) + arange_int32(queries).reshape(1, 1, -1, 1)
+            conditions.append(side * (key - own) <= min(most, np.iinfo(np.int32).max))
+    return reduce(jnp.logical_and, conditions) if conditions else None
+
+
+def _is_read(is_seen: jax.Array, heads: int, groups: int, keys: int) -> jax.Array:
+    """Returns whether any query sees a key, to be broadcast to (batch, groups, keys, size)."""
+    batch, of_heads, queries, of_keys = is_seen.shape
+    shape = (batch, *((groups, heads // groups) if of_heads == heads else (1, 1)), queries, of_keys)
+    is_read = is_seen.reshape(shape).any(axis=(2, 3))
+    return jnp.broadcast_to(is_read, (*is_read.shape[:2], keys))[..., None]
 
 
 def _by_group(equation: str, x: jax.Array, shared: jax.Array) -> jax.Array:
@@ -117,8 +202,20 @@ def _by_group(equation: str, x: jax.Array, shared: jax.Array) -> jax.Array:
     return jnp.einsum(equation, groups, shared, precision=lax.Precision.HIGHEST)
 
 
+def _weights(scores: jax.Array, sinks: jax.Array | None) -> jax.Array:
+    """Returns the softmax of the scores along the keys, beside the sink of a head if there is one."""
+    if sinks is None:
+        return compute_along(_softmax, scores, (-1,))
+    sink = jnp.broadcast_to(sinks.reshape(1, -1, 1, 1), (*scores.shape[:3], 1)).astype(scores.dtype)
+    return compute_along(_softmax, jnp.concatenate([scores, sink], -1), (-1,))[..., :-1]
+
+
 def _softmax(scores: jax.Array) -> jax.Array:
-    """Along the last dimension; the greatest score is stored, because fused with the rest it may be rounded twice."""
-    greatest = lax.optimization_barrier(scores.max(axis=-1, keepdims=True))
-    powers = jnp.exp(scores - lax.stop_gradient(greatest))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    """Along the last dimension, 0 where all scores are -inf.
+
+    The greatest score is stored, because fused with the rest it may be rounded twice.
+    """
+    greatest = lax.optimization_barrier(scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    powers = jnp.exp(scores - lax.stop_gradient(jnp.where(greatest == -np.inf, 0, greatest)))
+    total = powers.sum(axis=-1, keepdims=True)
+    return powers / jnp.where(total == 0, 1, total)

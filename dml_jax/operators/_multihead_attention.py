@@ -17,7 +17,7 @@ from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, Opti
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
-from ._attention_formulas import KEPT, append, arange_int32, attend, split_heads, up_to_itself
+from ._attention_formulas import KEPT, append, arange_int32, attend, merge_heads, split_heads
 from ._attention_rules import (
     HOLDS,
     OF_OTHER_RANK,
@@ -72,11 +72,14 @@ def _attend(desc: Any, arrays: Arrays) -> Any:
     starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
     pasts = {part: _of_rank_4(wide[past]) for part, past in PAST.items()}
     key, value = (append(past, parts[part], starts) for part, past in pasts.items())
-    is_seen = None if starts is None else up_to_itself(starts, n.queries, n.keys)
-    output, *_ = attend(
-        parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
+    attended = attend(
+        *(parts["query"], key, value),
+        scale=desc.scale,
+        added=_terms(desc, n, wide, parts["query"]),
+        starts=starts,
+        window=(None, None if starts is None else 0),
     )
-    results = {"output": output, "output_present_key": key, "output_present_value": value}
+    results = {"output": merge_heads(attended.output), "output_present_key": key, "output_present_value": value}
     outputs = [_fit_sizes(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 

@@ -36,12 +36,12 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
 
 def softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
     """exp(x) / the sum of exp(x) along axes."""
-    return nn.softmax(_below_maximum(x, axes), tuple(axes))
+    return _unless_all_excluded(nn.softmax, x, axes)
 
 
 def log_softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
     """The logarithm of softmax."""
-    return nn.log_softmax(_below_maximum(x, axes), tuple(axes))
+    return _unless_all_excluded(nn.log_softmax, x, axes)
 
 
 def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -52,11 +52,17 @@ def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
     return is_first.astype(x.dtype)
 
 
-def _below_maximum(x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """Numbers minus their maximum, at most 0.
+def _unless_all_excluded(
+    function: Callable[[jax.Array, tuple[int, ...]], jax.Array], x: jax.Array, axes: Sequence[int]
+) -> jax.Array:
+    """`function` of numbers minus their maximum, at most 0; NaN where all of them are -inf.
+
+    The derivatives of that NaN are 0, as a program replaces it that masks every key of a query. It is added, because
+    XLA:CPU of jaxlib 0.10 and 0.12 makes any number of exp(where(condition, NaN, x)).
 
     Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
     its exponential infinite.
     """
-    less = x - lax.stop_gradient(jnp.max(x, tuple(axes), keepdims=True, initial=-jnp.inf))
-    return jnp.where(less > 0, 0, less)
+    greatest = lax.stop_gradient(jnp.max(x, tuple(axes), keepdims=True, initial=-jnp.inf))
+    less = jnp.where(greatest == -jnp.inf, 0, x - greatest)
+    return function(jnp.where(less > 0, 0, less), tuple(axes)) + (greatest - greatest)

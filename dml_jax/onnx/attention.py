@@ -1,0 +1,160 @@
+"""ONNX's Attention, by the formula of MULTIHEAD_ATTENTION; floats of 16 bits in float32, rounded once."""
+
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import ConstraintError, DataTypeError
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operators._attention_formulas import append, attend, cap, key_products, merge_heads, split_heads
+from .model_loading import dtype_of
+from .operand_checks import check_both, check_shape, check_value, refuse
+from .values import X64_OFF, Array, Operators, is_narrowed, on_device
+
+__all__ = ["OPERATORS", "attention", "check_groups", "heads_of", "softmax_type_of"]
+
+_FLOATS = (1, 10, 11, 16)  # float, float16, double and bfloat16
+
+
+def attention(
+    *,
+    q: Array,
+    k: Array,
+    v: Array,
+    attn_mask: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    nonpad_kv_seqlen: Array | None = None,
+    q_num_heads: int = 0,
+    kv_num_heads: int = 0,
+    is_causal: int = 0,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    is_mask_padded: bool,
+    count: int = 1,
+) -> tuple[jax.Array, ...]:
+    """Attention: row b of the batch has nonpad_kv_seqlen[b] keys, or those of the past and the new ones.
+
+    A window counts from the place of a query among the keys: the queries are the last of nonpad_kv_seqlen[b] keys, or
+    follow the past. A query that sees no key gives 0.
+    """
+    check_value("qk_matmul_output_mode", qk_matmul_output_mode, range(4))
+    check_both(past_key=past_key, past_value=past_value)
+    counts = zip(("Q", "K", "V"), (q, k, v), (q_num_heads, kv_num_heads, kv_num_heads), strict=True)
+    query, key, value = (heads_of(name, x, q.ndim, number) for name, x, number in counts)
+    check_groups(query, key, value)
+    batch, heads, rows, size = query.shape
+    if past_key is not None and past_value is not None:
+        refuse("there is a past", nonpad_kv_seqlen=nonpad_kv_seqlen)
+        check_shape("past_key", past_key, (batch, key.shape[1], None, size))
+        check_shape("past_value", past_value, (*key.shape[:2], past_key.shape[2], value.shape[3]))
+        key, value = (append(on_device(past), new, None) for past, new in ((past_key, key), (past_value, value)))
+    keys = key.shape[2]
+    lengths, starts = None, jnp.full(batch, keys - k.shape[-2], np.int32)
+    if nonpad_kv_seqlen is not None:
+        check_shape("nonpad_kv_seqlen", nonpad_kv_seqlen, (batch,))
+        lengths = nonpad_kv_seqlen.clip(0, keys).astype(np.int32)
+        starts = lengths - np.int32(rows)
+    wide = np.promote_types(wide_type(q.dtype), wide_type(v.dtype))
+    queries, all_keys, all_values = (x.astype(wide) for x in (query, key, value))
+    scale = 1 / sqrt(size) if scale is None else scale
+    mask = None if attn_mask is None else _fit_mask(attn_mask, (batch, heads, rows, keys), wide, is_mask_padded)
+    excludes = mask is not None and mask.dtype == bool
+    attended = attend(
+        *(queries, all_keys, all_values),
+        scale=scale,
+        softcap=softcap,
+        added=() if mask is None or excludes else (mask,),
+        mask=mask if excludes else None,
+        lengths=lengths,
+        starts=starts,
+        window=_window(left_window_size, right_window_size, is_causal),
+        softmax_type=softmax_type_of(softmax_precision, wide),
+        of_nothing=0.0,
+    )
+    output = merge_heads(attended.output) if q.ndim == 3 else attended.output
+    results = [narrow_apart(output, q.dtype), key, value][:count]
+    if count == 4 and qk_matmul_output_mode < 2:
+        products = cap(key_products(queries, all_keys, scale), softcap if qk_matmul_output_mode else 0.0)
+        results.append(narrow_apart(products, q.dtype))
+    elif count == 4:
+        results.append(narrow_apart((attended.scores, attended.weights)[qk_matmul_output_mode - 2], q.dtype))
+    return tuple(results)
+
+
+def heads_of(name: str, x: Array, rank: int, count: int) -> jax.Array:
+    """Returns (batch, heads, rows, size of a head) of queries, keys or values; those of rank 3 have `count` heads."""
+    if rank not in (3, 4):
+        raise ConstraintError(f"Q must have 3 or 4 dimensions, but it has {rank}")
+    check_shape(name, x, (None,) * rank)
+    if rank == 4:
+        return on_device(x)
+    if count < 1 or x.shape[2] % count:
+        rule = f"{name} of rank 3 must have a multiple of the heads, of which there is at least 1"
+        raise ConstraintError(f"{rule}, but there are {x.shape[2]} columns and {count} heads")
+    return split_heads(on_device(x), count)
+
+
+def check_groups(query: jax.Array, key: jax.Array, value: jax.Array) -> None:
+    """Compares heads of queries, keys and values: keys have their own number of heads, which divides that of queries.
+
+    Raises:
+      OnnxError: sizes do not fit.
+    """
+    check_shape("K", key, (query.shape[0], None, None, query.shape[3]))
+    check_shape("V", value, (*key.shape[:3], None))
+    heads, shared = query.shape[1], key.shape[1]
+    if not shared or heads % shared:
+        raise ConstraintError(f"heads of Q must be a multiple of those of K, but they are {heads} and {shared}")
+
+
+def softmax_type_of(precision: int | None, wide: Any) -> Any:
+    """Returns the type in which softmax is computed: the wider one of `wide` and ONNX's number of a type, or None.
+
+    Raises:
+      DataTypeError: JAX would narrow it.
+    """
+    if precision is None:
+        return wide
+    check_value("softmax_precision", precision, _FLOATS)
+    chosen = np.promote_types(wide, wide_type(dtype_of(precision, "softmax_precision")))
+    if is_narrowed(chosen):
+        raise DataTypeError(f"softmax_precision {chosen} must not be narrowed, but {X64_OFF}")
+    return chosen
+
+
+def _fit_mask(mask: Array, sizes: tuple[int, ...], wide: Any, is_padded: bool) -> jax.Array:
+    """Returns a mask of rank 4 that broadcasts to `sizes`; the keys after a shorter one are excluded if `is_padded`."""
+    if not 1 <= mask.ndim <= 4:
+        raise ConstraintError(f"attn_mask must have 1 to 4 dimensions, but its shape is {mask.shape}")
+    rank4 = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+    missing = sizes[3] - rank4.shape[3] if is_padded else 0
+    shape = (*rank4.shape[:3], max(rank4.shape[3], sizes[3]) if is_padded else rank4.shape[3])
+    if any(n not in (1, m) for n, m in zip(shape, sizes, strict=True)):
+        raise ConstraintError(f"attn_mask must broadcast to {sizes}, but its shape is {mask.shape}")
+    is_flag = mask.dtype == bool
+    numbers = on_device(rank4 if is_flag else rank4.astype(wide))
+    if missing <= 0:
+        return numbers
+    return jnp.pad(numbers, ((0, 0), (0, 0), (0, 0), (0, missing)), constant_values=False if is_flag else -np.inf)
+
+
+def _window(left: int, right: int, is_causal: int) -> tuple[int | None, int | None]:
+    """Returns how many keys before and after its own one a query sees; None for all of them."""
+    for name, size in (("left_window_size", left), ("right_window_size", right)):
+        if size < -1:
+            raise ConstraintError(f"{name} must be at least -1, but it is {size}")
+    return None if left < 0 else left, 0 if is_causal else None if right < 0 else right
+
+
+OPERATORS: Operators = {
+    "Attention": {23: partial(attention, is_mask_padded=False), 24: partial(attention, is_mask_padded=True)},
+}

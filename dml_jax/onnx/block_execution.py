@@ -13,7 +13,7 @@ from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
 from .deferred import Deferred, plain
-from .errors import OnnxError, UnsupportedError
+from .errors import NotConstantError, OnnxError, UnsupportedError
 from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
 from .node import Node
 from .node_order import in_order
@@ -213,8 +213,15 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     except UnsupportedError as error:  # in a body that depends on types
         raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
     except (TypeError, ValueError, IndexError, ArithmeticError, InconclusiveDimensionOperation) as error:
-        kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
-        raise kind(f"{step.label}: {error}") from error
+        raise _located(step, error) from error
+
+
+def _located(step: Step, error: Exception) -> OnnxError | DataTypeError:
+    """Returns an error with the label of the step before it."""
+    text = f"{step.label}: {error}"
+    if isinstance(error, NotConstantError):
+        return NotConstantError(text, step=step)
+    return (type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError)(text)
 
 
 def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[np.ndarray | None]:

@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from .errors import NotConstantError
+from .errors import STATIC, NotConstantError, OnnxError, UnsupportedError
 from .flattened_values import Form, as_arrays, types_text
 from .values import Array, Operators
 
@@ -32,12 +32,20 @@ def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) ->
         if isinstance(error, ConstraintError):
             raise
         form, results = None, []
+    except OnnxError as error:
+        if isinstance(error, (NotConstantError, UnsupportedError)):
+            raise
+        fact = f"it depends on the data of an input; `to_jax(model, {STATIC})` makes an input known"
+        raise NotConstantError(
+            f"cond must be known, because a branch cannot be compiled, but {fact}. The branch fails so: {error}", "cond"
+        ) from error
     if form is None:
         shapes = [jax.eval_shape(branch) for branch in branches]
         first, second = (types_text(f.values(y)) for f, y in zip(forms[-2:], shapes, strict=True))
         raise NotConstantError(
             f"cond must be known, because its branches give different types, {first} and {second}, but "
-            "it depends on the data of an input; `to_jax(model, static={name: value})` makes an input known"
+            f"it depends on the data of an input; `to_jax(model, {STATIC})` makes an input known",
+            "cond",
         )
     return form.values(results)
 

@@ -65,5 +65,35 @@ def _by_operator(nodes: Sequence[str]) -> Iterator[str]:
         yield group[0] if len(group) == 1 else f"{operator} ({len(group)} nodes, {such_as}{names})"
 
 
+# Stands in messages for the inputs of the model that make a value known.
+STATIC = "static={name: value}"
+
+
 class NotConstantError(OnnxError):
-    """A shape depends on data that is not known while tracing."""
+    """A value that must be known while tracing, such as a shape, depends on data.
+
+    Args:
+      what: the message; it has `STATIC` until the inputs are found.
+      parameter: the input of the node that has the value, by its name in the schema; "" if it may be any.
+      step: the node, in the error that names it.
+    """
+
+    def __init__(self, what: str, parameter: str = "", step: Any = None):
+        super().__init__(what)
+        self.parameter, self.step = parameter, step
+        self.inputs: tuple[str, ...] = ()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.what,)
+
+    def naming(self, inputs: Sequence[str]) -> "NotConstantError":
+        """Returns the error with inputs of the model that `to_jax` can make known."""
+        shown = static_text(inputs) if inputs else STATIC
+        named = NotConstantError(self.what.replace(STATIC, shown))
+        named.inputs = tuple(inputs) if STATIC in self.what else ()
+        return named
+
+
+def static_text(names: Sequence[str]) -> str:
+    """Returns the argument of `to_jax` that makes inputs known: "static={'sr': value}"."""
+    return f"static={{{', '.join(f'{name!r}: value' for name in names)}}}"

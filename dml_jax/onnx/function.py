@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +17,8 @@ import onnx
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
 from .block_execution import run
-from .errors import OnnxError
+from .cures import cure_of_cut_inputs, with_inputs
+from .errors import NotConstantError, OnnxError
 from .graph import Graph, read_graph
 from .model_loading import load_model, outputs_of, with_initializers, without_initializers
 from .non_trainable_initializers import literals, quantizing
@@ -24,7 +26,7 @@ from .quantized_folding import FOLDED
 from .random_keys import RANDOM, RandomKeys, as_key
 from .sequence_pytrees import ContainerSpec
 from .signature import as_input, as_int64, as_output, as_value, static_values
-from .static_inputs import deciding_floats
+from .static_inputs import deciding_floats, values_behind
 from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
 
@@ -123,18 +125,28 @@ class OnnxFunction:
             key, named = None, {**named, "key": key}
         values[RANDOM] = RandomKeys(None if key is None else as_key(key))
         given = self._inputs_by_name(inputs, named)
+
+        def run_with(int32: Collection[str], arrays: Mapping[str, Any]) -> Any:
+            function = OnnxFunction(self._graph, self._static, int32)
+            return function(*(arrays[spec.name] for spec in self._inputs), parameters=parameters)
+
+        cure = partial(cure_of_cut_inputs, run_with, self._inputs, self._wide, given)
         for spec in self._inputs:
-            value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes)
+            value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes, cure)
             values[spec.name] = as_int64(value) if spec.name in self._wide else value
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:
             outputs = run(self._graph.steps, values, self.output_names)
         except OnnxError as error:
-            if not any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
-                raise
-            hint = "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
-            raise OnnxError(f"{str(error).splitlines()[0]}; {hint}") from error
+            if any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
+                hint = (
+                    "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
+                )
+                raise OnnxError(f"{str(error).splitlines()[0]}; {hint}") from error
+            if isinstance(error, NotConstantError):
+                raise with_inputs(error, self._inputs, values_behind(error, self._graph.steps)) from error
+            raise
         results = tuple(map(as_output, self.output_names, outputs))
         return results[0] if len(results) == 1 else results
 

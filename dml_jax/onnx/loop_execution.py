@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from ..errors import DataTypeError
 from .block_execution import MOST_NODES
-from .errors import NotConstantError, OnnxError
+from .errors import STATIC, NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded
 from .sequence_pytrees import type_text
@@ -197,7 +197,7 @@ def _find_invariant_ranges(traced: _Traced, start: Any, inputs: Any) -> tuple[_T
             texts = types_text(before.values(start)), types_text(form.values(after))
             rule = "the number of iterations must be known, because an iteration changes the types of the state"
             fact = f"from {texts[0]} to {texts[1]}, but it depends on the data of an input"
-            hint = "`to_jax(model, static={name: value})` makes an input known"
+            hint = f"`to_jax(model, {STATIC})` makes an input known"
             raise NotConstantError(f"{rule}, {fact}; {hint}")
         if joined == before:
             return traced, go, rows, row_form

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,10 +18,15 @@ from .int64_ranges import Bounded
 from .sequence_pytrees import ContainerSpec, EmptyOptional, TensorSequence
 from .values import Array, is_narrowed, on_device
 
-__all__ = ["as_input", "as_int64", "as_output", "as_value", "check_sizes", "static_values"]
+__all__ = ["X64", "as_input", "as_int64", "as_output", "as_value", "check_sizes", "static_values"]
 
 
-def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Any:
+X64 = "put jax.enable_x64(True) around the call, its jit included"
+
+
+def as_value(
+    what: str, spec: TensorSpec, value: Any, sizes: dict[str, int], cure: Callable[[], str] = lambda: X64
+) -> Any:
     """Converts an argument to a value: an array, a list of arrays for a sequence, None for an empty optional.
 
     Args:
@@ -29,24 +34,27 @@ def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
       spec: what the model declares.
       value: what is given.
       sizes: as in `as_input`; in a sequence each array has its own.
+      cure: as in `as_input`.
 
     Raises:
       OnnxError: the shape does not match the declared one.
       DataTypeError: another kind, or as `as_input`.
     """
     if not isinstance(spec, ContainerSpec):
-        return as_input(what, spec, value, sizes)
+        return as_input(what, spec, value, sizes, cure)
     if spec.is_optional and value is None:
         return EmptyOptional(spec.type)
     if not spec.is_sequence:
-        return as_input(what, spec, value, sizes)
+        return as_input(what, spec, value, sizes, cure)
     if not isinstance(value, (list, tuple)):
         raise DataTypeError(f"{what}: it must be a list of arrays, but it is of the type {type(value).__name__}")
-    arrays = (as_input(f"{what}, element {i}", spec, array, {}) for i, array in enumerate(value))
+    arrays = (as_input(f"{what}, element {i}", spec, array, {}, cure) for i, array in enumerate(value))
     return TensorSequence(spec.dtype, tuple(arrays))
 
 
-def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Array:
+def as_input(
+    what: str, spec: TensorSpec, value: Any, sizes: dict[str, int], cure: Callable[[], str] = lambda: X64
+) -> Array:
     """Checks and converts an array for an input or a parameter.
 
     While x64 is off, a 64-bit NumPy array stays one: it is a constant, which JAX does not narrow.
@@ -56,6 +64,7 @@ def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
       spec: what the model declares.
       value: an array; int32 will do where the model declares int64.
       sizes: dim_param name -> size, bound by earlier arguments; updated in place.
+      cure: says what to do about 64 bits that JAX has cut.
 
     Raises:
       OnnxError: the shape does not match the declared one.
@@ -69,9 +78,7 @@ def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
     if array.dtype != spec.dtype:
         text = f"{what}: its type must be {spec.dtype}, but it is {array.dtype}"
         if jax.dtypes.canonicalize_dtype(spec.dtype) == array.dtype:
-            text += ", as JAX makes it while x64 is off: put jax.enable_x64(True) around the call, its jit included"
-            is_declarable = spec.dtype == np.int64 and not isinstance(spec, ContainerSpec)
-            text += f", or say to_jax(model, int32=[{spec.name!r}])" if is_declarable else ""
+            text += f", as JAX makes it while x64 is off: {cure()}"
         raise DataTypeError(text)
     if narrowed or not isinstance(array, np.ndarray):
         return array

@@ -1,11 +1,13 @@
-"""Finds float inputs that must be compile-time constants, such as the scales of a Resize, and so are not trainable."""
+"""Finds inputs that must be compile-time constants: floats that are not trainable, and what an error asks for."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 
 from .block_execution import Block, FunctionCall, Step
+from .errors import NotConstantError
 from .node import Node
 
-__all__ = ["deciding_floats"]
+__all__ = ["deciding_floats", "values_behind"]
 
 # Inputs of that kind which are floats, by position.
 _DECIDING: Mapping[str, Collection[int]] = {
@@ -31,6 +33,33 @@ def deciding_floats(steps: Sequence[Step]) -> set[str]:
     return names - {""}
 
 
+def values_behind(error: NotConstantError, steps: Sequence[Step]) -> set[str]:
+    """Returns the values of a graph from which the value is computed that an error of one of its steps is about."""
+    chain, cause = [error], error.__cause__
+    while isinstance(cause, NotConstantError):
+        chain.append(cause)
+        cause = cause.__cause__
+    names: set[str] = set()
+    for inner, outer in pairwise(reversed(chain)):  # from the inside to the outside
+        step = outer.step
+        if inner.step is not None:
+            names = _outside(step, lambda block, names=names: _behind(block.steps, names))
+        elif isinstance(step, Node):
+            named = zip(step.inputs, step.schema.inputs, strict=False)
+            names = {name for name, formal in named if formal.name.lower() == inner.parameter}
+        names = names or {*step.inputs, *step.captured}
+    return _behind(steps, names)
+
+
+def _behind(steps: Sequence[Step], names: Collection[str]) -> set[str]:
+    """Returns values, and all from whose numbers they are computed."""
+    behind = set(names)
+    for step in reversed(steps):
+        if not behind.isdisjoint(step.outputs) and not _tells_a_shape(step):
+            behind.update((*step.inputs, *step.captured))
+    return behind - {""}
+
+
 def _tells_a_shape(step: Step) -> bool:
     """Whether the outputs of a step depend on the shapes of its inputs alone."""
     return isinstance(step, Node) and step.op_type in ("Shape", "Size")
@@ -38,15 +67,20 @@ def _tells_a_shape(step: Step) -> bool:
 
 def _read_by(step: Step) -> set[str]:
     """Returns the values that a step itself reads as static float inputs."""
+    read = _outside(step, lambda block: deciding_floats(block.steps))
+    deciding = _DECIDING.get(step.op_type, ()) if isinstance(step, Node) else ()
+    return read.union(step.inputs[i] for i in deciding if i < len(step.inputs))
+
+
+def _outside(step: Step, names_inside: Callable[[Block], Collection[str]]) -> set[str]:
+    """Returns the values that a step reads for values in its graphs, or in the function that it calls."""
     if isinstance(step, FunctionCall):
-        block = step.own
-        inside = deciding_floats(block.steps) if block else set()
-        pairs = zip(step.inputs, block.inputs if block else (), strict=False)
+        inside = names_inside(step.own) if step.own else ()
+        pairs = zip(step.inputs, step.own.inputs if step.own else (), strict=False)
         return {given for given, name in pairs if name in inside}
-    blocks = [value for value in step.attributes.values() if isinstance(value, Block)]
-    inside = [(block, deciding_floats(block.steps)) for block in blocks]
-    read = {name for block, names in inside for name in names.intersection(block.captured)}
-    for block, names in inside:  # the last inputs of a loop are those of its body
+    blocks = [(value, set(names_inside(value))) for value in step.attributes.values() if isinstance(value, Block)]
+    read = {name for block, names in blocks for name in names.intersection(block.captured)}
+    for block, names in blocks:  # the last inputs of a loop are those of its body
         given = step.inputs[len(step.inputs) - len(block.inputs) :]
-        read.update(outer for outer, inner in zip(given, block.inputs, strict=False) if inner in names)
-    return read.union(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))
+        read.update(outer for outer, inner in zip(given, block.inputs, strict=True) if inner in names)
+    return read

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from ..errors import ConstraintError, DataTypeError
 from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.bit_exact import carry_bits
-from .errors import NotConstantError
+from .errors import STATIC, NotConstantError
 
 __all__ = [
     "X64_OFF",
@@ -102,7 +102,8 @@ def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:
     raise NotConstantError(
         f"{name} must be a constant or follow from shapes, because it decides {decides}, but it depends on the data of "
         "an input, or on a parameter that is given; it is known outside jax.jit, jax.vmap and jax.grad, as an "
-        "initializer, and by `to_jax(model, static={name: value})`"
+        f"initializer, and by `to_jax(model, {STATIC})`",
+        name,
     )
 
 

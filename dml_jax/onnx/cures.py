@@ -1,0 +1,77 @@
+"""Finds the arguments of `to_jax` that make a failed call work, by tracing the model with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..core.tensors.tensor_spec import TensorSpec
+from .errors import NotConstantError, static_text
+from .sequence_pytrees import ContainerSpec
+from .signature import X64
+
+__all__ = ["cure_of_cut_inputs", "with_inputs"]
+
+# Runs the model with names of inputs for `int32`, and with inputs by name.
+Run = Callable[[Collection[str], Mapping[str, Any]], Any]
+
+
+def cure_of_cut_inputs(
+    run: Run, specs: Sequence[TensorSpec], declared: Collection[str], given: Mapping[str, Any]
+) -> str:
+    """Says how to call a model some of whose 64-bit inputs JAX has cut to 32 bits.
+
+    int32 is tried before x64. If other inputs must be known, the text names them, too.
+
+    Args:
+      run: the model.
+      specs: its inputs.
+      declared: names of those that were declared as int32.
+      given: its inputs by name, some of them traced.
+    """
+    traced = {s.name: s for s in specs if isinstance(given[s.name], Tracer) and not isinstance(s, ContainerSpec)}
+    cut = [name for name, spec in traced.items() if given[name].dtype != spec.dtype]
+    structs = {name: jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in traced}
+    can_be_int32 = all(traced[name].dtype == np.int64 for name in cut)
+    if can_be_int32:
+        error = _failure(run, [*declared, *cut], given, structs)
+        inputs = error.inputs if isinstance(error, NotConstantError) else ()
+        if error is None or inputs:
+            names = [s.name for s in specs if s.name in {*declared, *cut}.difference(inputs)]
+            arguments = [f"int32={names}"] * bool(names) + [static_text(inputs)] * bool(inputs)
+            return f"say to_jax(model, {', '.join(arguments)})" + ", and give int32 arrays" * bool(names)
+    wide = {name: jax.ShapeDtypeStruct(given[name].shape, spec.dtype) for name, spec in traced.items()}
+    with jax.enable_x64(True):
+        error = _failure(run, declared, given, wide)
+    if isinstance(error, NotConstantError) and error.inputs:
+        return f"{X64}, and say to_jax(model, {static_text(error.inputs)})"
+    return f"{X64}, or say to_jax(model, int32={cut})" if error is not None and can_be_int32 else X64
+
+
+def _failure(
+    run: Run, int32: Collection[str], given: Mapping[str, Any], structs: Mapping[str, jax.ShapeDtypeStruct]
+) -> Exception | None:
+    """Returns the error of a call in which inputs that are traced are of other types, or None."""
+    try:
+        jax.eval_shape(lambda traced: run(int32, {**given, **traced}), structs)
+    except Exception as error:  # of any kind: it must not hide the error that is to be explained
+        return error
+    return None
+
+
+def with_inputs(error: NotConstantError, specs: Sequence[TensorSpec], behind: Collection[str]) -> NotConstantError:
+    """Returns an error that names the inputs which would have to be known.
+
+    Args:
+      error: it may name none.
+      specs: the inputs of the model.
+      behind: names of values, inputs among them, that the value is computed from.
+    """
+    inputs = [s for s in specs if s.name in behind and not isinstance(s, ContainerSpec)]
+    settings = [s.name for s in inputs if not jnp.issubdtype(s.dtype, jnp.floating) or s.sizes in ((), (1,))]
+    return error.naming(settings)

@@ -33,6 +33,9 @@ from .values import Array
 __all__ = ["OnnxFunction", "to_jax"]
 
 
+_SYMBOLIC = "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
+
+
 class OnnxFunction:
     """A model as a function: call it with its inputs in order or by name; `jax.jit`, `jax.vmap` and `jax.grad` apply.
 
@@ -128,7 +131,7 @@ class OnnxFunction:
 
         def run_with(int32: Collection[str], arrays: Mapping[str, Any]) -> Any:
             function = OnnxFunction(self._graph, self._static, int32)
-            return function(*(arrays[spec.name] for spec in self._inputs), parameters=parameters)
+            return function(*(arrays[spec.name] for spec in self._inputs), parameters=parameters, key=key)
 
         cure = partial(cure_of_cut_inputs, run_with, self._inputs, self._wide, given)
         for spec in self._inputs:
@@ -140,10 +143,7 @@ class OnnxFunction:
             outputs = run(self._graph.steps, values, self.output_names)
         except OnnxError as error:
             if any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
-                hint = (
-                    "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
-                )
-                raise OnnxError(f"{str(error).splitlines()[0]}; {hint}") from error
+                raise OnnxError(f"{str(error).splitlines()[0]}; {_SYMBOLIC}") from error
             if isinstance(error, NotConstantError):
                 raise with_inputs(error, self._inputs, values_behind(error, self._graph.steps)) from error
             raise

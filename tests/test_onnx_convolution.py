@@ -90,6 +90,8 @@ TRANSPOSED = {
     "SAME_LOWER, dilated": ({"dilations": [2], "auto_pad": "SAME_LOWER"}, [2], [5]),
     "SAME_UPPER, apart": ({"strides": [5], "auto_pad": "SAME_UPPER"}, [0], [25]),
     "pads of one side": ({"strides": [3], "pads": [0, 2]}, [0], [13]),
+    "padding alone": ({"strides": [4], "pads": [19, 0], "output_padding": [3]}, [19], [3]),
+    "none": ({"strides": [4], "pads": [19, 1], "output_padding": [1]}, [19], [0]),
 }
 
 
@@ -133,7 +135,12 @@ ERRORS = {
     "more": ("ConvTranspose", [X, X.swapaxes(0, 1)], {"output_padding": [1, 1]}, "output_padding must be 1 numbers"),
     "sizes": ("ConvTranspose", [X, X.swapaxes(0, 1)], {"output_shape": [0]}, "output_shape must be 1 numbers of at"),
     "mode": ("ConvTranspose", [X, X.swapaxes(0, 1)], {"auto_pad": "SAME"}, "auto_pad must be NOTSET, SAME_UPPER"),
-    "cropped": ("ConvTranspose", [X, X.swapaxes(0, 1)], {"pads": [7, 0]}, "ConvTranspose node"),
+    "cropped": (
+        "ConvTranspose",
+        [X, X.swapaxes(0, 1)],
+        {"pads": [7, 1]},
+        r"leave sizes of at least 0, but they leave \[-1\]",
+    ),
 }
 
 

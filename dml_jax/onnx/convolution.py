@@ -1,5 +1,6 @@
 """ONNX's Conv and ConvTranspose, and ONNX Runtime's NhwcConv and ConvTransposeWithDynamicPads."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -87,6 +88,10 @@ def conv_transpose(
         edges = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
     else:
         sizes = [n + m - start - end for n, m, (start, end) in zip(sums, more, edges, strict=True)]
+    if min(sizes) < 0:
+        raise ConstraintError(f"pads must leave sizes of at least 0, but they leave {sizes}")
+    if any(size == 0 or start >= n for n, size, (start, _) in zip(sums, sizes, edges, strict=True)):
+        return _without_sums(x, w, b, group, sizes)
     missing = [start + size - n for n, size, (start, _) in zip(sums, sizes, edges, strict=True)]
     return operators.convolution(
         *(on_device(each) for each in (x, w, b) if each is not None),
@@ -98,6 +103,12 @@ def conv_transpose(
         output_padding=[max(0, n) for n in missing],
         group_count=group,
     )
+
+
+def _without_sums(x: Array, w: Array, b: Array | None, group: int, sizes: Sequence[int]) -> Array:
+    """Returns the output of a ConvTranspose without elements, or of padding alone: zeros, and the bias."""
+    zeros = jnp.zeros((x.shape[0], w.shape[1] * group, *sizes), x.dtype)
+    return zeros if b is None else add(a=zeros, b=on_device(b).reshape((-1, *(1,) * len(sizes))))
 
 
 def _nhwc_conv(*, x: Array, w: Array, **given: Any) -> Array:

@@ -83,13 +83,17 @@ def windows_of(x: Operands) -> list[Windows]:
 
 
 def _sums(x: Operands) -> list[range]:
-    """Returns the sizes that the sums may have, per spatial dimension: one, or all that FORWARD maps to the input."""
+    """Returns the sizes that the sums may have, per spatial dimension.
+
+    It is one, or all that FORWARD maps to the input where BACKWARD is told the sizes, as a struct always is.
+    """
+    is_told = x.get("output_sizes", ()) is not None
 
     def sizes(window: Windows) -> range:
         if not _is_backward(x):
             return range(max(1, window.count), window.count + 1)
         least = window.stride * (window.size - 1) + window.span - window.start - window.end
-        return range(max(1, least), least + window.stride)
+        return range(max(1, least), least + (window.stride if is_told else 1))
 
     return [sizes(w) for w in windows_of(x)]
 

@@ -203,7 +203,10 @@ def test_rows_of_an_unknown_number_need_a_maximum_if_they_are_read():
             assert_same_bits(made[0], X / 8)
             assert_same_bits(made[1], padded(rows, maximum))
     for maximum, text in [
-        ({"row": 1}, "maximum must name outputs of Loop or NonMaxSuppression, rows, y, but it has 'row'"),
+        (
+            {"row": 1},
+            "maximum must name outputs of Compress, Loop, NonMaxSuppression, NonZero: rows, y, but it has 'row'",
+        ),
         ({"rows": -1}, "maximum must be an integer of at least 0, but that of 'rows' is -1"),
         ({"rows": 1.5}, "maximum must be an integer of at least 0, but that of 'rows' is 1.5"),
         ({"y": 1}, "maximum must be of a scan output, but 'y' is a state"),

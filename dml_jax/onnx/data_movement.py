@@ -23,9 +23,11 @@ from ..operators import scatter_nd as dml_scatter_nd
 from ..operators import space_to_depth as to_depth
 from ..operators import top_k as dml_top_k
 from ..operators._depth_space_rules import OrderName
+from .int64_ranges import Bounded
 from .layout import axis_of, expand, pad, reshape
 from .model_loading import dtype_of
-from .values import Array, Operators, known, known_ints, on_device
+from .stated_sizes import Maximum
+from .values import Array, Operators, is_narrowed, known_ints, on_device
 
 __all__ = [
     "OPERATORS",
@@ -68,15 +70,22 @@ def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
     return dml_gather_nd(on_device(data), indices, batch_dims=batch_dims)
 
 
-def compress(*, input: Array, condition: Array, axis: int | None = None) -> jax.Array:
-    """Compress: the elements whose condition holds; without an axis, of the flattened array."""
+def compress(*, input: Array, condition: Array, maximum: Maximum, axis: int | None = None) -> jax.Array:
+    """Compress: the elements whose condition holds; without an axis, of the flattened array.
+
+    With a stated `maximum` there are so many: 0 after the last one, and without those beyond.
+    """
     data = input.reshape(-1) if axis is None else input
     along = 0 if axis is None else axis_of("axis", axis, input.ndim)
-    holds = known("condition", condition, "a size")
-    if holds.ndim != 1 or len(holds) > data.shape[along]:
+    if condition.ndim != 1 or condition.size > data.shape[along]:
         rule = f"condition must be 1-D, of at most {data.shape[along]} elements"
-        raise ConstraintError(f"{rule}, but its shape is {holds.shape}")
-    return gather(data=data, indices=np.flatnonzero(holds), axis=along)
+        raise ConstraintError(f"{rule}, but its shape is {condition.shape}")
+    size = maximum.of()
+    if size is None:
+        holds = maximum.known("condition", condition, "how many elements there are")
+        return gather(data=data, indices=np.flatnonzero(holds), axis=along)
+    kept = jnp.nonzero(on_device(condition), size=size, fill_value=data.shape[along])[0]
+    return dml_gather(on_device(data), kept, along, mode="fill")
 
 
 def scatter_elements(*, data: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> jax.Array:
@@ -112,10 +121,20 @@ def top_k(*, x: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1
     return dml_top_k(on_device(x), axis, number_of("k", k), direction="decreasing" if largest else "increasing")
 
 
-def non_zero(*, x: Array) -> jax.Array:
-    """NonZero: a column of coordinates per element that is not 0."""
-    count, coordinates = nonzero_coordinates(on_device(known("x", x)))
-    return coordinates[: int(count)].T
+def non_zero(*, x: Array, maximum: Maximum) -> Any:
+    """NonZero: a column of coordinates per element that is not 0.
+
+    With a stated `maximum` there are so many columns, without those beyond. After the last one they are the sizes of x:
+    there a gather reads the last element, and a scatter writes nothing.
+    """
+    size = maximum.of()
+    if size is None:
+        return np.stack(np.nonzero(np.atleast_1d(maximum.known("x", x, "how many columns there are"))))[: x.ndim]
+    count, coordinates = nonzero_coordinates(on_device(x))
+    rows = jnp.pad(coordinates[:size], ((0, max(0, size - x.size)), (0, 0))).astype(np.int32)
+    is_found = np.arange(size, dtype=np.uint32)[:, None] < count
+    columns = jnp.where(is_found, rows, np.asarray(x.shape, np.int32)).T
+    return Bounded(columns, (0, max(x.shape, default=0))) if is_narrowed(np.int64) else columns.astype(np.int64)
 
 
 def reverse_sequence(*, input: Array, sequence_lens: Array, batch_axis: int = 1, time_axis: int = 0) -> jax.Array:

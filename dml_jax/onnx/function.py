@@ -193,9 +193,10 @@ def to_jax(
       int32: names of int64 inputs that are given as int32, such as ["ids"]: so they can be data under `jax.jit` while
         x64 is off, and what is computed of them is refused unless it provably fits 32 bits. JAX cuts an int64 array
         that such a jitted function is given, so it is refused without.
-      maximum: how many rows a scan output of a Loop or the output of a NonMaxSuppression has, by its name, such as
-        {"tokens": 100}: so the number of iterations or boxes can depend on data under `jax.jit`. Rows after the last
-        iteration are 0, those after the last box -1, and rows beyond the maximum are left out, as by the `size` of
+      maximum: sizes of outputs whose sizes depend on data, by name, such as {"tokens": 100}, which `jax.jit` needs:
+        rows of a scan output of a Loop, boxes of a NonMaxSuppression, columns of a NonZero, elements of a Compress.
+        After the last one, rows and elements are 0, boxes -1, and coordinates the sizes of the array, where gathers
+        read the last element and scatters write nothing. What exceeds the maximum is left out, as by the `size` of
         `jnp.nonzero`.
       straight_through: whether the derivatives of a DequantizeLinear of a QuantizeLinear are those of the numbers
         themselves, where they are within the range of the integers; else all that is quantised is constant to
@@ -208,7 +209,7 @@ def to_jax(
     Raises:
       UnsupportedError: the outputs need operators that are not supported; the message lists all of them.
       OnnxError: it cannot be read or breaks ONNX's rules, a static value is of no input or of other sizes, or a maximum
-        is of no output of a Loop or a NonMaxSuppression.
+        is of no output of such an operator.
       DataTypeError: a static value is not of the type of its input, exactly.
 
     Example:
@@ -255,14 +256,14 @@ def _restored(
 
 
 # Operators whose outputs have as many rows as data say, or as many as are stated.
-_OF_ANY_SIZE = ("Loop", "NonMaxSuppression")
+_OF_ANY_SIZE = ("Compress", "Loop", "NonMaxSuppression", "NonZero")
 
 
 def _check_maximum(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
     for name, size in maximum.items():
         if name not in names:
             shown = ", ".join(map(escaped, sorted(names))) or "of which there are none"
-            raise OnnxError(f"maximum must name outputs of {' or '.join(_OF_ANY_SIZE)}, {shown}, but it has {name!r}")
+            raise OnnxError(f"maximum must name outputs of {', '.join(_OF_ANY_SIZE)}: {shown}, but it has {name!r}")
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise OnnxError(f"maximum must be an integer of at least 0, but that of {name!r} is {size!r:.60}")
     return maximum

@@ -273,13 +273,13 @@ def _elements(sizes: Sequence[int], axes: Iterable[int]) -> int:
 
 
 _MOVES = (
-    "Compress Concat Expand Flatten Gather GatherElements GatherND Identity Reshape "
+    "Concat Expand Flatten Gather GatherElements GatherND Identity Reshape "
     "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
 )
 _READS = (
     "AffineGrid ArgMax ArgMin Attention BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "
-    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss OneHot RandomNormalLike "
-    "RandomUniformLike RoiAlign RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
+    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss NonZero OneHot "
+    "RandomNormalLike RandomUniformLike RoiAlign RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
 )
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),
@@ -287,6 +287,7 @@ _LAWS: Mapping[str, _Law] = {
     "Abs": _magnitude,
     "Mod": _remainder,
     "CenterCropPad": _with_zero,
+    "Compress": lambda ranges, _, how: (_hull if how["maximum"].of() is None else _with_zero)(ranges),
     "Pad": _padded,
     "CumSum": _cumulative,
     "ReduceSum": _reduced,

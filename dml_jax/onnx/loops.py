@@ -1,6 +1,6 @@
 """ONNX's Loop and Scan: their inputs and outputs, for loop_execution.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,20 +14,21 @@ from .flattened_values import as_arrays
 from .int64_ranges import Bounded, move_bounded
 from .layout import axis_of
 from .loop_execution import Iteration, iterate
+from .stated_sizes import Maximum
 from .values import Operators
 
 __all__ = ["OPERATORS"]
 
 # Greater counts are those of loops that a condition ends: exporters write the greatest number of 64 bits.
 ENDLESS = 2**31 - 1
-NONE: Mapping[int, int] = {}
 
 
-def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Mapping[int, int] = NONE) -> tuple[Any, ...]:
+def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Maximum) -> tuple[Any, ...]:
     trips, cond, *state = v_initial
     kept = len(state)
     body.check(inputs=2 + kept, outputs=1 + max(kept, count))
-    if states := [body.read[k] for k in maximum if k < kept]:
+    stated = {name: k for k, name in enumerate(maximum.outputs) if maximum.of(k) is not None}
+    if states := [name for name, k in stated.items() if k < kept]:
         raise ConstraintError(f"maximum must be of a scan output, but {states[0]!r} is a state")
     trips, go = _scalar("M", trips), True if cond is None else _scalar("cond", cond)
     if not isinstance(trips, Tracer) and trips is not None:
@@ -39,8 +40,8 @@ def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Mapping
         after, *values = body.at(number)(number, go, *state)
         return np.asarray(True) if cond is None else after, values[:kept], values[kept:count]
 
-    stated = {k - kept: size for k, size in maximum.items()}
-    state, rows = iterate(Iteration(run, trips, go, state, [], body.read[kept:], stated, len(body.block.steps)))
+    sizes = {k - kept: maximum.sizes[name] for name, k in stated.items()}
+    state, rows = iterate(Iteration(run, trips, go, state, [], body.read[kept:], sizes, len(body.block.steps)))
     return *state, *rows
 
 
@@ -122,7 +123,7 @@ def _scan(
             rows = form.with_zero().values([jnp.where(is_before, y, jnp.zeros_like(y)) for y in arrays])
         return go, after, rows
 
-    return iterate(Iteration(run, trips, True, state, inputs, body.read[kept:], NONE, len(body.block.steps)))
+    return iterate(Iteration(run, trips, True, state, inputs, body.read[kept:], {}, len(body.block.steps)))
 
 
 def _scalar(name: str, value: Any) -> Any:

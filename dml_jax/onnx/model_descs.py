@@ -118,6 +118,7 @@ def _desc(
                 rule += ", or be given by sizes= in Python or --shape in the command"
             raise OnnxError(f"{rule}, but not {', '.join(open_ones) or f'those of {missing[0]!r}'}")
         given = node.checked_keywords([tensors[name] if name else None for name in node.inputs])
+        given.pop("maximum", None)
         return DESC_OF[node.function]([tensors[name] if name else None for name in outputs], **given)
     except (TypeError, ValueError) as error:
         return error if isinstance(error, ConstraintError) else OnnxError(str(error))

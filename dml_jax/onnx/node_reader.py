@@ -24,6 +24,7 @@ from .node import Node
 from .operator_table import ONNX_OPERATORS, find_schema
 from .random_keys import RANDOM
 from .removed_operators import REMOVED
+from .stated_sizes import Maximum
 
 __all__ = ["Reader", "operator_name", "opsets_of"]
 
@@ -151,6 +152,7 @@ class Reader:
         name = qualified(schema.domain, schema.name)
         versions, row = ONNX_OPERATORS[name], self.rows.get(name)
         function = versions[max(since for since in versions if since <= schema.since_version)]
+        parameters = signature(function).parameters
         function = function if row is None else deferring(row, function)
         inputs, outputs = _checked_names(label, proto, schema)
         given = _attributes(label, proto, schema)
@@ -162,10 +164,10 @@ class Reader:
                 unsupported += error.nodes
         if unsupported:
             raise _unsupported_error(unsupported)
-        if stated := {i: self.maximum[name] for i, name in enumerate(outputs) if name in self.maximum}:
-            values["maximum"] = stated
+        if "maximum" in parameters:
+            values["maximum"] = Maximum(outputs, self.maximum)
         captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
-        if "random" in signature(function).parameters:
+        if "random" in parameters:
             captured[RANDOM] = None
         takes_deferred = row is not None
         return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured), takes_deferred)

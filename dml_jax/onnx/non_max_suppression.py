@@ -1,7 +1,5 @@
 """ONNX's NonMaxSuppression: in NumPy for constants; in JAX with a maximum number of boxes, padded with -1."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -12,7 +10,8 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from .int64_ranges import Bounded
-from .values import Array, Operators, arrays, is_narrowed, known, on_device
+from .stated_sizes import Maximum
+from .values import Array, Operators, arrays, is_narrowed, on_device
 
 __all__ = ["OPERATORS", "non_max_suppression"]
 
@@ -27,7 +26,7 @@ def non_max_suppression(
     iou_threshold: Array | None = None,
     score_threshold: Array | None = None,
     center_point_box: int = 0,
-    maximum: Mapping[int, int] = MappingProxyType({}),
+    maximum: Maximum,
 ) -> Any:
     """Returns batch, class and index of each kept box, by falling score; of equal scores the first box comes first.
 
@@ -37,15 +36,21 @@ def non_max_suppression(
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
         rule = "boxes must be (batches, boxes, 4) and scores (batches, classes, boxes)"
         raise ConstraintError(f"{rule}, but they are {boxes.shape} and {scores.shape}")
-    if maximum:
+    rows = maximum.of()
+    if rows is not None:
         limits = max_output_boxes_per_class, iou_threshold, score_threshold
-        return _up_to(maximum[0], on_device(boxes), on_device(scores), *limits, bool(center_point_box))
-    boxes, scores = known("boxes", boxes, _DECIDES), known("scores", scores, _DECIDES)
-    most = int(_number("max_output_boxes_per_class", max_output_boxes_per_class, 0))
-    overlap = _number("iou_threshold", iou_threshold, 0.0)
+        return _up_to(rows, on_device(boxes), on_device(scores), *limits, bool(center_point_box))
+
+    def number(name: str, value: Array | None, default: float) -> Any:
+        """Returns the only element of an array, in its type."""
+        return default if value is None else maximum.known(name, _only(name, value), _DECIDES)[()]
+
+    boxes, scores = maximum.known("boxes", boxes, _DECIDES), maximum.known("scores", scores, _DECIDES)
+    most = int(number("max_output_boxes_per_class", max_output_boxes_per_class, 0))
+    overlap = number("iou_threshold", iou_threshold, 0.0)
     if not 0 <= overlap <= 1:
         raise ConstraintError(f"iou_threshold must be in [0, 1], but it is {overlap}")
-    least = _number("score_threshold", score_threshold, -np.inf)
+    least = number("score_threshold", score_threshold, -np.inf)
     corners = _corners(boxes, bool(center_point_box))
     selected = [
         (batch, label, box)
@@ -54,11 +59,6 @@ def non_max_suppression(
         for box in _select_boxes(corners[batch], row, most, overlap, least)
     ]
     return np.asarray(selected, np.int64).reshape(-1, 3)
-
-
-def _number(name: str, value: Array | None, default: float) -> Any:
-    """Returns the only element of an array, in its type."""
-    return default if value is None else known(name, _only(name, value), _DECIDES)[()]
 
 
 def _only(name: str, value: Array) -> Any:

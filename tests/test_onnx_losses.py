@@ -143,6 +143,14 @@ def test_labels_out_of_range(kind):
     np.testing.assert_allclose(loss, np.log([2, 2, 4]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
+def test_each_of_a_batch_is_computed_as_if_alone(kind):
+    rng = np.random.default_rng(0)
+    x, target = rng.standard_normal((2, 3, 4)).astype(np.float32), rng.integers(-1, 4, (2, 3)).astype(np.int32)
+    function = jax.jit(to_jax(one_node(kind, [x[0], target[0]], opset=13, ignore_index=-1)[0]))
+    np.testing.assert_allclose(jax.vmap(function)(x, target), list(map(function, x, target)), rtol=1e-6)
+
+
 def test_labels_of_64_bits_while_x64_is_off():
     model, named = one_node(SOFTMAX, [np.zeros((2, 4), np.float32), np.int64([3, -100])], ignore_index=-100)
     loss = jax.jit(to_jax(model, int32=["x1"]))(named["x0"], named["x1"].astype(np.int32))

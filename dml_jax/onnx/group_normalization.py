@@ -43,7 +43,7 @@ def _normalize_groups(
     x: Array, groups: int, scale: Array, bias: Array, epsilon: float, activation: Activation | None = None
 ) -> jax.Array:
     """Normalizes groups of channels, the second dimension, with a scale and a bias for each channel."""
-    sizes = len(x), groups, x.shape[1] // groups, *x.shape[2:]
+    sizes = x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]
     by_group = on_device(x).reshape(sizes)
     mean, variance = moments(as_wide(by_group), range(2, len(sizes)))
     of_channels = (on_device(array).reshape(1, *sizes[1:3], *(1,) * (x.ndim - 2)) for array in (scale, bias))

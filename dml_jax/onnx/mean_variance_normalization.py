@@ -1,6 +1,6 @@
 """ONNX's MeanVarianceNormalization; computed in float32 or wider, and rounded once."""
 
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 import jax
@@ -21,8 +21,8 @@ def mean_variance_normalization(*, x: Array, axes: Any) -> jax.Array:
     # Twice, as the mean is rounded: of equal numbers an error would be left, and divided by itself.
     for _ in range(2):
         y = y - jnp.mean(y, along, keepdims=True)
-    count = prod(x.shape[axis] for axis in along)
-    deviation = total(y, along, "l2") / jnp.asarray(sqrt(count), y.dtype)
+    count = jnp.asarray(prod(x.shape[axis] for axis in along), y.dtype)
+    deviation = total(y, along, "l2") / jnp.sqrt(count)
     return narrow_apart(y / (deviation + jnp.asarray(1e-9, y.dtype)), x.dtype)
 
 

@@ -128,7 +128,6 @@ WRONG_HEADS = {
     r"the mask: its sizes must be \[\?, 3\]": {4: np.zeros((2, 4), np.int32)},
     r"attention_bias.shape\[0\] must be 1 or 2": {5: np.zeros((3, 1, 3, 3), FLOAT)},
     "past_key and past_value must be given together": {6: np.zeros((2, 2, 3, 4), FLOAT)},
-    "cache_indirection must be left out": {9: np.zeros((2, 1, 3), np.int32)},
     "with unidirectional there must be a new key for each query": {"unidirectional": 1, 0: np.zeros((2, 2, 8), FLOAT)},
     "the attributes of MultiHeadAttention-1 must be among": {"causal": 1},
 }
@@ -149,7 +148,6 @@ def test_wrong_heads_are_refused(message):
 WRONG_ATTENTION = {
     r"weights: its sizes must be \[5, \?\]": {1: np.zeros((4, 24), FLOAT)},
     "qkv_hidden_sizes must be 3": {"qkv_hidden_sizes": [8, 4, 12]},
-    "do_rotary must be 0": {"do_rotary": 1},
     "past must be given, because past_present_share_buffer": {"past_present_share_buffer": 1},
     "past_sequence_length must be left out": {6: np.int32([1])},
     r"past: its sizes must be \[2, 1, 2, \?, 4\]": {4: np.zeros((2, 2, 2, 3, 4), FLOAT)},
@@ -193,7 +191,6 @@ def test_positions_behind_the_caches_give_nan():
 
 
 WRONG_ROTATIONS = {
-    "scale must be 1.0": {"scale": 2.0},
     "input must have 3 or 4 dimensions": {0: np.zeros((3, 8), FLOAT)},
     "num_heads must be given with rotary_embedding_dim": {"rotary_embedding_dim": 4},
     r"input.shape\[2\] must be a multiple of the size of a head, 4": {0: np.zeros((1, 3, 6), FLOAT)},

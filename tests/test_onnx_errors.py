@@ -30,6 +30,8 @@ def refused(source, text, error=OnnxError):
     return caught.value
 
 
+make = helper.make_node
+
 # Operators that are not done.
 
 
@@ -62,6 +64,47 @@ def test_all_unsupported_operators_are_listed_with_their_nodes():
         "  StringConcat (node #3)",
         "  com.example::Gather (node 'other')",
     ]
+
+
+MICROSOFT = "com.microsoft"
+ATTENTION = {"num_heads": 1, "domain": MICROSOFT}
+GROUPED = ATTENTION | {"kv_num_heads": 1}
+OPTIONS = {
+    "Cast with to=8": make("Cast", ["x"], ["y"], to=TensorProto.STRING),
+    "SimplifiedLayerNormalization with stash_type=10": make(
+        "SimplifiedLayerNormalization", ["x", "x"], ["y"], stash_type=TensorProto.FLOAT16
+    ),
+    "com.microsoft::Attention with do_rotary=1": make("Attention", ["x", "x"], ["y"], do_rotary=1, **ATTENTION),
+    "com.microsoft::GroupQueryAttention with k_scale=s": make(
+        "GroupQueryAttention", ["x", *[""] * 4, "x", "x", *[""] * 5, "s"], ["y"], **GROUPED
+    ),
+    "com.microsoft::GroupQueryAttention with k_quant_type=PER_TENSOR, sliding_window_cache=1": make(
+        "GroupQueryAttention",
+        ["x", *[""] * 4, "x", "x"],
+        ["y"],
+        sliding_window_cache=1,
+        k_quant_type="PER_TENSOR",
+        **GROUPED,
+    ),
+    "com.microsoft::MatMulNBits with weight_prepacked=1": make(
+        "MatMulNBits", ["x"] * 3, ["y"], K=1, N=1, block_size=16, weight_prepacked=1, domain=MICROSOFT
+    ),
+    "com.microsoft::MultiHeadAttention with cache_indirection=s": make(
+        "MultiHeadAttention", ["x", *[""] * 8, "s"], ["y"], **ATTENTION
+    ),
+    "com.microsoft::QAttention with past_present_share_buffer=1": make(
+        "QAttention", ["x"] * 5, ["y"], past_present_share_buffer=1, **ATTENTION
+    ),
+    "com.microsoft::RotaryEmbedding with scale=2.0": make(
+        "RotaryEmbedding", ["x"] * 4, ["y"], scale=2.0, domain=MICROSOFT
+    ),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_that_are_not_supported_are_refused_before_any_call(option):
+    proto = model([OPTIONS[option]], {"x": X, "s": X}, ["y"])
+    assert refused(proto, "", UnsupportedError).nodes == (f"{option} (node #0)",)
 
 
 def test_a_line_counts_the_nodes_of_an_operator_that_is_not_supported():
@@ -99,7 +142,6 @@ def nodes_with(*nodes, opset=20):
     return model(nodes, {"x": X}, ["y"], opset=opset)
 
 
-make = helper.make_node
 BROKEN = {
     "newer": (nodes_with(make("Relu", ["x"], ["y"]), opset=999), "the opset version must be in [1, "),
     "too_old": (
@@ -435,7 +477,6 @@ NODES = {
     "conv_pads": ("Conv", [X[None], X[None]], {"pads": [1]}, "pads must be 2 numbers, two per dimension"),
     "conv_auto": ("Conv", [X[None], X[None]], {"auto_pad": "SAME"}, "auto_pad must be NOTSET, SAME_UPPER"),
     "flatten": ("Flatten", [X], {"axis": 3}, "axis must be in [-2, 2], but it is 3"),
-    "cast": ("Cast", [X], {"to": 8}, "to: the elements must be numbers, but they are strings"),
     "constant": ("Constant", [], {"value_int": 1, "value_float": 1.0}, "a constant must have one attribute"),
     "broadcast": ("Add", [X, X[:, :2]], {}, "Incompatible shapes for broadcasting"),
 }

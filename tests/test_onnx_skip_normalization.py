@@ -103,10 +103,9 @@ def test_wrong_operands_are_refused(message):
         to_jax(model)(**named)
 
 
-@pytest.mark.parametrize("attributes", [{"stash_type": 0}, {"axis": 3}])
-def test_wrong_attributes_are_refused(attributes):
-    model, named = one_node("SimplifiedLayerNormalization", [X, ROW], **attributes)
-    with pytest.raises(OnnxError, match=f"{next(iter(attributes))} must be "):
+def test_a_wrong_axis_is_refused():
+    model, named = one_node("SimplifiedLayerNormalization", [X, ROW], axis=3)
+    with pytest.raises(OnnxError, match="axis must be "):
         to_jax(model)(**named)
 
 

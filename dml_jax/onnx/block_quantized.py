@@ -49,11 +49,10 @@ def mat_mul_n_bits(
     N: int,  # noqa: N803
     bits: int = 4,
     block_size: int,
-    weight_prepacked: int = 0,
+    weight_prepacked: int = 0,  # of supported_options.py
     accuracy_level: int = 0,  # the least that will do: here it is the highest
 ) -> jax.Array:
     """MatMulNBits: a @ dequantised(b).T + bias. Empty weights are zeros; `g_idx` has the block of each of K inputs."""
-    check_value("weight_prepacked", weight_prepacked, (0,))
     check_value("bits", bits, _BITS)
     _check_block(block_size)
     _check_sizes(N, K)

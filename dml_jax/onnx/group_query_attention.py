@@ -17,19 +17,11 @@ from ..operators._attention_formulas import attend, merge_heads, split_heads
 from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
-from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
+from .operand_checks import check_bias, check_both, check_shape, check_value, needed
 from .rotary_embedding import check_caches, rotate
 from .values import Array, Operators, as_wide
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
-
-# The values accepted of attributes about caches that are quantised, or as short as a window.
-_ACCEPTED = {
-    "k_quant_type": ("NONE",),
-    "v_quant_type": ("NONE",),
-    "kv_cache_bit_width": (0,),
-    "sliding_window_cache": (0,),
-}
 
 
 def group_query_attention(
@@ -46,8 +38,6 @@ def group_query_attention(
     position_ids: Array | None = None,
     attention_bias: Array | None = None,
     head_sink: Array | None = None,
-    k_scale: Array | None = None,
-    v_scale: Array | None = None,
     q_norm_weight: Array | None = None,
     k_norm_weight: Array | None = None,
     query_seqlens: Array | None = None,
@@ -65,16 +55,13 @@ def group_query_attention(
     k_norm_epsilon: float = 0.0,
     qk_output: int = 0,
     count: int = 1,
-    **given: Any,
+    **_: Any,  # see supported_options.py
 ) -> tuple[jax.Array | None, ...]:
     """GroupQueryAttention: row b of the batch has seqlens_k[b] + 1 keys; the new ones are the last of them.
 
     The present is as large as the past if that has room for all keys, else as large as `total_sequence_length`. Where
     that is data, the past must have room; where it has none, the output is NaN.
     """
-    for name, value_given in given.items():
-        check_value(name, value_given, _ACCEPTED[name])
-    refuse("caches are not quantised", k_scale=k_scale, v_scale=v_scale)
     check_both(past_key=past_key, past_value=past_value)
     check_both(q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight)
     check_value("qk_output", qk_output, (0, 1, 2))

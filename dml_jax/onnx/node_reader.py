@@ -25,6 +25,7 @@ from .operator_table import ONNX_OPERATORS, find_schema
 from .random_keys import RANDOM
 from .removed_operators import REMOVED
 from .stated_sizes import Maximum
+from .supported_options import refused_options
 
 __all__ = ["Reader", "operator_name", "opsets_of"]
 
@@ -119,18 +120,20 @@ class Reader:
         """
         label = _label(proto, number)
         name = operator_name(proto.domain, proto.op_type, proto.overload)
+        refused = ""
         try:
             if name in self.functions:
                 return self._call_of_model(label, proto, name)
             if not name[2] and qualified(*name[:2]) in ONNX_OPERATORS:
-                return self._node(label, proto)
-            schema = find_schema(*name[:2])
-            if schema is not None and has_body(schema):
+                node = self._node(label, proto)
+                if not (refused := refused_options(node)):
+                    return node
+            elif (schema := find_schema(*name[:2])) is not None and has_body(schema):
                 return self._call_of_onnx(label, proto)
         except UnsupportedError as error:
             raise _unsupported_error([f"{label}: {node}" for node in error.nodes]) from None
-        which = f"node {_which(proto, number)}"
-        raise _unsupported_error([f"{qualified(escaped(name[0]), escaped(proto.op_type))} ({which})"])
+        operator = qualified(escaped(name[0]), escaped(proto.op_type)) + refused
+        raise _unsupported_error([f"{operator} (node {_which(proto, number)})"])
 
     def block(self, graph: onnx.GraphProto) -> Block:
         """Reads a graph that is an attribute of a node.

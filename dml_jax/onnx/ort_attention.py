@@ -33,14 +33,13 @@ def attention(
     past_sequence_length: Array | None = None,
     num_heads: int,
     qkv_hidden_sizes: Sequence[int] | None = None,
-    do_rotary: int = 0,
+    do_rotary: int = 0,  # of supported_options.py
     past_present_share_buffer: int = 0,
     rotary_embedding_dim: int = 0,  # of do_rotary
     count: int = 1,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
     """Attention: input @ weights gives queries, keys and values, concatenated along the last dimension."""
-    check_value("do_rotary", do_rotary, (0,))
     check_shape("input", input, (None, None, None))
     check_shape("weights", weights, (input.shape[2], None))
     widths = list(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)
@@ -108,13 +107,11 @@ def multi_head_attention(
     past_key: Array | None = None,
     past_value: Array | None = None,
     past_sequence_length: Array | None = None,
-    cache_indirection: Array | None = None,
     num_heads: int,
     count: int = 1,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
     """MultiHeadAttention: packed queries, keys and values per head, or keys and values of another sequence."""
-    refuse("beams are not supported", cache_indirection=cache_indirection)
     heads = _heads(query, key, value, bias, num_heads)
     check_both(past_key=past_key, past_value=past_value)
     if past_key is not None and past_value is not None:

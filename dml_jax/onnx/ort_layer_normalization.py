@@ -40,9 +40,8 @@ def rms_normalization(
     return (narrow_apart(y, scale.dtype), inverse_deviation(squares, epsilon).astype(np.float32))[:count]
 
 
-def simplified_layer_normalization(*, stash_type: int, **given: Any) -> tuple[jax.Array, ...]:
+def simplified_layer_normalization(**given: Any) -> tuple[jax.Array, ...]:
     """SimplifiedLayerNormalization, the name of RMSNormalization before opset 23."""
-    check_value("stash_type", stash_type, (1,))
     return rms_normalization(**given)
 
 

@@ -8,7 +8,7 @@ import jax
 
 from ..operators._recurrent_layers import LSTM, LSTM_COUPLED
 from .contrib_schemas import optional, required, schema
-from .operand_checks import check_shape, check_value
+from .operand_checks import check_shape
 from .ort_attention import attend_projected
 from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
 from .recurrent import recurrent
@@ -37,13 +37,11 @@ def q_attention(
     weight_scale: Array,
     input_zero_point: Array | None = None,
     weight_zero_point: Array | None = None,
-    do_rotary: int = 0,
+    do_rotary: int = 0,  # as the next one of supported_options.py
     past_present_share_buffer: int = 0,
     **given: Any,
 ) -> tuple[jax.Array, ...]:
     """QAttention: attention whose projection of queries, keys and values is an integer product."""
-    check_value("do_rotary", do_rotary, (0,))
-    check_value("past_present_share_buffer", past_present_share_buffer, (0,))
     check_shape("input", input, (None, None, None))
     check_shape("weight", weight, (input.shape[2], None))
     width = weight.shape[1] // 3

@@ -11,7 +11,7 @@ from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather
 from ..operators._attention_formulas import split_heads
 from .contrib_schemas import optional, schema
-from .operand_checks import check_shape, check_value
+from .operand_checks import check_shape
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]
@@ -59,10 +59,9 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
     is_packed_batching: int = 0,  # which changes no number
-    scale: float = 1.0,
+    scale: float = 1.0,  # of supported_options.py
 ) -> jax.Array:
     """RotaryEmbedding; a single position is the first row's. The head size follows from the caches by default."""
-    check_value("scale", scale, (1.0,))
     if input.ndim not in (3, 4):
         raise ConstraintError(f"input must have 3 or 4 dimensions, but its shape is {input.shape}")
     if rotary_embedding_dim and not num_heads:

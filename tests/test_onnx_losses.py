@@ -74,6 +74,16 @@ def test_losses_are_those_of_onnx_runtime_and_rounded_once(kind, seed):
             np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
+@pytest.mark.parametrize("dtype", sampled(list(TYPES.values()), [ml_dtypes.bfloat16]))
+def test_every_type_takes_weights_and_a_class_that_is_ignored(kind, dtype):
+    inputs = [np.eye(3, 4).astype(dtype), np.int64([1, 0, 3]), np.arange(1, 5).astype(dtype)]
+    (loss,) = computed(kind, inputs, opset=22, ignore_index=0)
+    assert loss.dtype == dtype
+    step = float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(loss, expected(kind, *inputs, ignore_index=0), rtol=0.51 * step + 2e-7, atol=1e-15)
+
+
 def slopes(kind, inputs, **attributes):
     """Derivatives of the sum of a loss by the numbers and, if there are some, the weights."""
     model, named = one_node(kind, inputs, opset=13, **attributes)

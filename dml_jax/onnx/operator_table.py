@@ -11,6 +11,7 @@ from . import (
     control_flow,
     convolution,
     data_movement,
+    deform_conv,
     dropout,
     elementwise,
     fourier,
@@ -55,7 +56,7 @@ _FAMILIES = (
     *(convolution, pooling, normalization, recurrent, linear_algebra, grid_sample, non_max_suppression),
     *(gelu, ort_attention, group_query_attention, rotary_embedding, block_quantized, ort_layer_normalization),
     *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_lstm_attention),
-    *(roi, fourier, fused_activations, unique, removed_operators),
+    *(roi, fourier, fused_activations, deform_conv, unique, removed_operators),
     *(affine_grid, attention, group_normalization, mean_variance_normalization, losses, window_functions),
     *(random_numbers, dropout),
 )

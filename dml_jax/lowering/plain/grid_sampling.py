@@ -1,4 +1,4 @@
-"""Grid sampling (`grid_sample`): sums of the elements around positions that are data, weighted by distance.
+"""Grid sampling (`grid_sample`, DeformConv): sums of the elements around positions that are data, weighted by distance.
 
 All neighbours of all positions are read at once, so that a gradient adds up all that was read in one scatter:
 
@@ -7,6 +7,7 @@ All neighbours of all positions are read at once, so that a gradient adds up all
     result [12.5, 25]
 """
 
+from collections.abc import Sequence
 from math import prod
 
 import jax
@@ -19,7 +20,7 @@ from .cubic_weights import far, near
 from .gather import Read, gather_slices
 from .gather_scatter_dimension_numbers import Slices
 
-__all__ = ["sample_grid"]
+__all__ = ["sample_grid", "sample_pixels"]
 
 # The coefficient of torch and OpenCV.
 COEFFICIENT = -0.75
@@ -37,10 +38,29 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
       padding_mode: "zeros", "border" or "reflection".
       aligns: see `grid`.
     """
-    sizes, places = input.shape[2:], grid.astype(wide_type(grid.dtype))
-    index, inside, weight = _neighbors(places[..., -1], sizes[0], mode, padding_mode, aligns)
-    for d, size in enumerate(sizes[1:], 2):
-        by_one = _neighbors(places[..., -d], size, mode, padding_mode, aligns)
+    places, reflects = grid.astype(wide_type(grid.dtype)), padding_mode == "reflection"
+    elements = [_elements(places[..., -d], size, reflects, aligns) for d, size in enumerate(input.shape[2:], 1)]
+    return _sample(input, elements, mode, padding_mode, aligns)
+
+
+def sample_pixels(input: jax.Array, positions: jax.Array) -> jax.Array:
+    """Reads [N, C, spatial sizes] by linear interpolation at positions [N, count, coordinates] as [N, C, count].
+
+    The coordinate 0.5 is halfway from the first element to the second; beyond the outermost elements are zeros.
+
+    Args:
+      input: as in `sample_grid`.
+      positions: floats of 32 bits or more, the first dimension's first.
+    """
+    return _sample(input, [*jnp.moveaxis(positions, 2, 0)], "bilinear", "zeros", aligns=True)
+
+
+def _sample(input: jax.Array, positions: Sequence[jax.Array], mode: str, padding_mode: str, aligns: bool) -> jax.Array:
+    """Reads at positions in elements, (N, count) along each spatial dimension."""
+    sizes = input.shape[2:]
+    index, inside, weight = _neighbors(positions[0], sizes[0], mode, padding_mode, aligns)
+    for at, size in zip(positions[1:], sizes[1:], strict=True):
+        by_one = _neighbors(at, size, mode, padding_mode, aligns)
         index, inside, weight = (
             (index * np.int32(size))[:, :, None] + by_one[0][:, None],
             inside[:, :, None] & by_one[1][:, None],
@@ -60,12 +80,16 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
     return narrow_apart(jnp.moveaxis(elements, 1, 2), input.dtype)
 
 
-def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, aligns: bool) -> Neighbors:
-    """Along one dimension, of positions (N, count) from -1 to 1."""
-    reflects = padding_mode == "reflection"
+def _elements(places: jax.Array, size: int, reflects: bool, aligns: bool) -> jax.Array:
+    """Converts positions from -1 to 1 along one dimension to positions in elements, which begin at 0."""
     if reflects:  # here, where no number is too great: -1 and 1 are the ends of either convention
         places = _reflect(places)
-    at = (places + 1) / 2 * (size - 1) if aligns else ((places + 1) * size - 1) / 2
+    return (places + 1) / 2 * (size - 1) if aligns else ((places + 1) * size - 1) / 2
+
+
+def _neighbors(at: jax.Array, size: int, mode: str, padding_mode: str, aligns: bool) -> Neighbors:
+    """Along one dimension, of positions (N, count) in elements."""
+    reflects = padding_mode == "reflection"
     at = jnp.clip(at, -4, size + 4)  # where there is nothing either, and numbers fit into integers
     if mode == "nearest":
         first, weights = jnp.round(jnp.clip(at, 0, size - 1) if reflects else at), {0: jnp.ones_like(at)}

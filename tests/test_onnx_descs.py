@@ -259,7 +259,7 @@ LACKS = (
     "reduction must be none in DirectML",
     "DataType must be one of FLOAT32",
     "a tensor must have elements in DirectML",
-    "in DirectML mode must not be cubic",
+    "DirectML has no cubic resampling",
     "in DirectML antialias must be 0 where sizes shrink",
     "in DirectML roi must lie in x",
     "the target must not be bool",

@@ -80,9 +80,10 @@ def check(
 ) -> None:
     """Check MODELS and list every fault. Nothing runs, and nothing is written except the picture of --picture.
 
-    MODELS are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). For each operator of a
-    graph, and each node of an ONNX model that moves data, it says whether the feature level has it. Other nodes, such
-    as Conv, Gemm and Relu, are not checked.
+    MODELS are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). Of an ONNX model it
+    says first whether `dml-jax run` and `to_jax` take it, and with which arguments. For each operator of a graph, and
+    each node of an ONNX model that moves data, it says whether the feature level of DirectML has it. Other nodes, such
+    as Conv, Gemm and Relu, are counted.
 
     Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong, 130 interrupted.
     """
@@ -133,6 +134,7 @@ class _Checked:
       faults: all of them.
       lines: the lines about what is accepted.
       graphs: those among the operators, by name.
+      findings: more entries of the JSON object.
     """
 
     path: Path
@@ -140,6 +142,7 @@ class _Checked:
     faults: Sequence[Fault]
     lines: Sequence[str]
     graphs: Mapping[str, GraphDesc] = field(default_factory=dict)
+    findings: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The entry of this file in the output of `check --json`."""
@@ -148,6 +151,7 @@ class _Checked:
             "valid": not self.faults,
             "operators": [{"where": where, "operator": operator} for where, operator in self.operators],
             "faults": [{"where": fault.where, "line": fault.line, "what": fault.what} for fault in self.faults],
+            **self.findings,
         }
 
 
@@ -188,20 +192,22 @@ def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
-    """Checks the nodes of an ONNX model that DirectML has an operator for."""
-    from ..onnx.check_file import check_nodes
+    """Checks an ONNX model: who takes it, and its nodes that DirectML has an operator for."""
+    from ..onnx.check_file import check_model
 
-    operators, faults = [], []
     try:
-        for where, node in check_nodes(path, level, sizes):
-            if isinstance(node, ConstraintError):
-                faults.append(Fault(where, str(node)))
-            else:
-                operators.append((where, node))
+        model = check_model(path, level, sizes)
     except ConstraintError as error:
-        faults.append(Fault("", str(error)))
-    lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
-    return _Checked(path, operators, faults, lines)
+        return _Checked(path, [], [Fault("", str(error))], [])
+    faults = [Fault(where, str(node)) for where, node in model.nodes if isinstance(node, ConstraintError)]
+    operators = [(where, node) for where, node in model.nodes if not isinstance(node, ConstraintError)]
+    lines = [model.calls.run, model.calls.to_jax]
+    lines += [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
+    if model.skipped:
+        counts = ", ".join(f"{count} {operator}" for operator, count in sorted(model.skipped.items()))
+        lines.append(f"not checked for DirectML, because they move no data or are constants: {counts}")
+    findings = {"run": model.calls.run, "to_jax": model.calls.to_jax, "skipped": dict(model.skipped)}
+    return _Checked(path, operators, faults, lines, findings=findings)
 
 
 def _check_graph(path: Path, level: FeatureLevel) -> _Checked:

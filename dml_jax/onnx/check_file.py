@@ -1,19 +1,39 @@
 """Checks a .onnx file for `dml-jax check`."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import ConstraintError
-from .free_dimensions import Sizes
-from .model_descs import described
+from .free_dimensions import Sizes, with_sizes
+from .graph import read_graph
+from .model_descs import Described, described_in
+from .model_loading import load_model
+from .possible_calls import Calls, possible_calls
 
-__all__ = ["check_nodes"]
+__all__ = ["CheckedModel", "check_model"]
 
 
-def check_nodes(path: Path, level: Any, sizes: Sizes) -> Iterator[tuple[str, str | ConstraintError]]:
-    """Yields the label of each node that DirectML has an operator for, and the operator, or why a level refuses it.
+@dataclass(frozen=True)
+class CheckedModel:
+    """The findings about a model.
+
+    Args:
+      calls: who takes it.
+      nodes: the labels of the nodes that DirectML has an operator for, each with the operator, or why it is refused.
+      skipped: by operator, how many nodes have none, or follow from constants.
+    """
+
+    calls: Calls
+    nodes: Sequence[tuple[str, str | ConstraintError]]
+    skipped: Mapping[str, int]
+
+
+def check_model(path: Path, level: Any, sizes: Sizes) -> CheckedModel:
+    """Checks a model, and its data movement against a feature level of DirectML.
 
     Args:
       path: the model.
@@ -21,14 +41,22 @@ def check_nodes(path: Path, level: Any, sizes: Sizes) -> Iterator[tuple[str, str
       sizes: what the model leaves open.
 
     Raises:
-      ConstraintError: the model cannot be read, or the sizes are not of it.
+      ConstraintError: the model cannot be read, the sizes are not of it, or it cannot be run.
     """
-    for node in described(path, sizes):
-        if not isinstance(node.desc, OperatorDesc):
-            yield node.label, node.desc
-            continue
-        try:
-            node.desc.validate(level)
-            yield node.label, node.desc.operator_type
-        except ConstraintError as error:
-            yield node.label, error
+    model, folder = load_model(path)
+    graph = with_sizes(read_graph(model, folder), sizes)
+    calls = possible_calls(model, graph)
+    nodes = {node.label: _accepted(node, level) for node in described_in(graph)}
+    skipped = Counter(step.op_type for step in graph.steps if step.label not in nodes)
+    return CheckedModel(calls, list(nodes.items()), skipped)
+
+
+def _accepted(node: Described, level: Any) -> str | ConstraintError:
+    """Returns the operator of a node if the feature level takes it, or why not."""
+    if not isinstance(node.desc, OperatorDesc):
+        return node.desc
+    try:
+        node.desc.validate(level)
+    except ConstraintError as error:
+        return error
+    return node.desc.operator_type

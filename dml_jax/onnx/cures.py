@@ -15,7 +15,7 @@ from .errors import NotConstantError, static_text
 from .sequence_pytrees import ContainerSpec
 from .signature import X64
 
-__all__ = ["cure_of_cut_inputs", "with_inputs"]
+__all__ = ["cure_of_cut_inputs", "failure", "with_inputs"]
 
 # Runs the model with names of inputs for `int32`, and with inputs by name.
 Run = Callable[[Collection[str], Mapping[str, Any]], Any]
@@ -32,31 +32,33 @@ def cure_of_cut_inputs(
       run: the model.
       specs: its inputs.
       declared: names of those that were declared as int32.
-      given: its inputs by name, some of them traced.
+      given: its inputs by name, some of them traced, or shapes and types alone.
     """
-    traced = {s.name: s for s in specs if isinstance(given[s.name], Tracer) and not isinstance(s, ContainerSpec)}
+    traced = {s.name: s for s in specs if isinstance(given[s.name], (Tracer, jax.ShapeDtypeStruct))}
+    traced = {name: spec for name, spec in traced.items() if not isinstance(spec, ContainerSpec)}
     cut = [name for name, spec in traced.items() if given[name].dtype != spec.dtype]
     structs = {name: jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in traced}
     can_be_int32 = all(traced[name].dtype == np.int64 for name in cut)
     if can_be_int32:
-        error = _failure(run, [*declared, *cut], given, structs)
+        error = failure(run, [*declared, *cut], {**given, **structs})
         inputs = error.inputs if isinstance(error, NotConstantError) else ()
         if error is None or inputs:
             names = [s.name for s in specs if s.name in {*declared, *cut}.difference(inputs)]
             arguments = [f"int32={names}"] * bool(names) + [static_text(inputs)] * bool(inputs)
             return f"say to_jax(model, {', '.join(arguments)})" + ", and give int32 arrays" * bool(names)
+        if isinstance(error, NotConstantError):
+            return f"say to_jax(model, int32={cut}), and give int32 arrays; then {error}"
     wide = {name: jax.ShapeDtypeStruct(given[name].shape, spec.dtype) for name, spec in traced.items()}
     with jax.enable_x64(True):
-        error = _failure(run, declared, given, wide)
+        error = failure(run, declared, {**given, **wide})
     if isinstance(error, NotConstantError) and error.inputs:
         return f"{X64}, and say to_jax(model, {static_text(error.inputs)})"
     return f"{X64}, or say to_jax(model, int32={cut})" if error is not None and can_be_int32 else X64
 
 
-def _failure(
-    run: Run, int32: Collection[str], given: Mapping[str, Any], structs: Mapping[str, jax.ShapeDtypeStruct]
-) -> Exception | None:
-    """Returns the error of a call in which inputs that are traced are of other types, or None."""
+def failure(run: Run, int32: Collection[str], given: Mapping[str, Any]) -> Exception | None:
+    """Returns the error of a call, or None; inputs that are shapes and types alone are traced."""
+    structs = {name: value for name, value in given.items() if isinstance(value, jax.ShapeDtypeStruct)}
     try:
         jax.eval_shape(lambda traced: run(int32, {**given, **traced}), structs)
     except Exception as error:  # of any kind: it must not hide the error that is to be explained

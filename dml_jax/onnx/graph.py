@@ -16,7 +16,7 @@ from .node_reader import Reader, operator_name, opsets_of
 from .random_keys import RANDOM
 from .sequence_pytrees import ContainerSpec, declared_type
 
-__all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
+__all__ = ["Graph", "TensorSpec", "check_tensors", "read_graph", "read_tensor_graph"]
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,21 @@ def read_tensor_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     Raises:
       OnnxError: as `read_graph`, or an input or output is no tensor.
     """
+    check_tensors(model)
+    return read_graph(model, folder)
+
+
+def check_tensors(model: onnx.ModelProto) -> None:
+    """Checks that all inputs and outputs are tensors.
+
+    Raises:
+      OnnxError: one is none.
+    """
     for what, infos in (("input", model.graph.input), ("output", model.graph.output)):
         for info in infos:
             kind = info.type.WhichOneof("value")
             if kind not in (None, "tensor_type"):
                 raise OnnxError(f"{what} {info.name!r}: it must be a tensor here, but it is {kind}; `to_jax` takes it")
-    return read_graph(model, folder)
 
 
 def _spec(info: onnx.ValueInfoProto) -> TensorSpec:

@@ -20,7 +20,7 @@ from .node import Node
 from .node_descs import DESC_OF, MAKERS, Tensor
 from .shape_inference import known_shapes
 
-__all__ = ["Described", "described", "to_descs"]
+__all__ = ["Described", "described", "described_in", "to_descs"]
 
 Desc = OperatorDesc[Any]
 
@@ -88,7 +88,11 @@ def to_descs(
 
 def described(model: Any, sizes: Sizes) -> Iterator[Described]:
     """Yields every node that DirectML has an operator for, with its descriptor, or why it has none."""
-    graph = with_sizes(read_graph(*load_model(model)), sizes)
+    yield from described_in(with_sizes(read_graph(*load_model(model)), sizes))
+
+
+def described_in(graph: Graph) -> Iterator[Described]:
+    """Yields the nodes of a graph whose sizes are set, as `described` does."""
     tensors, open_sizes = known_shapes(graph), _open_sizes(graph)
     for node in graph.steps:
         is_constant = all(isinstance(tensors.get(name), np.ndarray) for name in node.outputs if name)

@@ -323,14 +323,15 @@ def _resize(
 ) -> Desc:
     law = coordinate_transformation_mode
     grid = grid_of(x.shape, law, keep_aspect_ratio_policy, **asked)
+    if mode == "cubic":
+        raise OnnxError("DirectML has no cubic resampling; `dml-jax run` and `to_jax` do it")
     for is_asked, rule in (
-        (mode == "cubic", "mode must not be cubic"),
         (exclude_outside and mode != "nearest", "exclude_outside must be 0"),
         (antialias and mode != "nearest" and min(grid.asked, default=1) < 1, "antialias must be 0 where sizes shrink"),
         (law == CROP and grid.outside(x.shape).any(), "roi must lie in x"),
     ):
         if is_asked:
-            raise OnnxError(f"in DirectML {rule}, but this node asks for more")
+            raise OnnxError(f"in DirectML {rule}, but this node asks for more, which `dml-jax run` and `to_jax` do")
     nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]
     return _describe_resample(x, out[0], grid, mode, nearest.rounding, float(nearest.more))
 

@@ -176,11 +176,6 @@ def test_floats_that_decide_sizes_in_functions_and_branches_are_no_parameters():
 # Operators that run by ONNX's bodies, and why.
 BY_BODY = {
     "Bernoulli": "its body draws random numbers",
-    "CausalConvWithState": "not done yet",
-    "LinearAttention": "not done yet",
-    "RotaryEmbedding": "not done yet",
-    "SwiGLU": "not done yet",
-    "ai.onnx.preview::FlexAttention": "not done yet",
 }
 
 

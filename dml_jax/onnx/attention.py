@@ -93,7 +93,7 @@ def attention(
 def heads_of(name: str, x: Array, rank: int, count: int) -> jax.Array:
     """Returns (batch, heads, rows, size of a head) of queries, keys or values; those of rank 3 have `count` heads."""
     if rank not in (3, 4):
-        raise ConstraintError(f"Q must have 3 or 4 dimensions, but it has {rank}")
+        raise ConstraintError(f"{name} must have 3 or 4 dimensions, but it has {rank}")
     check_shape(name, x, (None,) * rank)
     if rank == 4:
         return on_device(x)

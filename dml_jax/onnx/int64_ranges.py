@@ -274,7 +274,8 @@ def _elements(sizes: Sequence[int], axes: Iterable[int]) -> int:
 
 _MOVES = (
     "Concat Expand Flatten Gather GatherElements GatherND Identity Reshape "
-    "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
+    "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze TensorScatter Tile TopK Transpose "
+    "Unsqueeze Where"
 )
 _READS = (
     "AffineGrid ArgMax ArgMin Attention BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "

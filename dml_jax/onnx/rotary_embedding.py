@@ -9,32 +9,34 @@ import numpy as np
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather
-from ..operators._attention_formulas import split_heads
+from ..operators._attention_formulas import merge_heads, split_heads
+from .attention import heads_of
 from .contrib_schemas import optional, schema
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]
+__all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotary_embedding_by_heads", "rotate"]
 
 
-def rotate(x: jax.Array, positions: Any, cosines: Array, sines: Array, *, is_interleaved: bool) -> jax.Array:
+def rotate(x: jax.Array, positions: Any | None, cosines: Array, sines: Array, *, is_interleaved: bool) -> jax.Array:
     """Rotates the first features of each head: two for each cosine and sine of a position.
 
     [1, 2, 3, 4] has the pairs (1, 3) and (2, 4), or (1, 2) and (3, 4) if they are interleaved.
 
     Args:
       x: (batch, heads, rows, size), floats of 32 bits or more.
-      positions: (batch or 1, rows), integers; one past the last row of the caches gives NaN.
-      cosines: (positions, half of the numbers that are turned).
+      positions: (batch or 1, rows), integers; one past the last row of the caches gives NaN. None: each row of the
+        batch has caches of its own.
+      cosines: (positions, half of the numbers that are turned), or (batch, rows, half of them) without positions.
       sines: as `cosines`.
       is_interleaved: whether the two numbers of a pair stand side by side.
     """
-    half, axis = cosines.shape[1], -1 if is_interleaved else -2
+    half, axis = cosines.shape[-1], -1 if is_interleaved else -2
     pairs = (half, 2) if is_interleaved else (2, half)
-    cosine, sine = (
-        gather(on_device(cache).astype(x.dtype), positions, 0, mode="fill", fill_value=np.nan)[:, None]
-        for cache in (cosines, sines)
-    )
+    caches = [on_device(cache).astype(x.dtype) for cache in (cosines, sines)]
+    if positions is not None:
+        caches = [gather(cache, positions, 0, mode="fill", fill_value=np.nan) for cache in caches]
+    cosine, sine = (cache[:, None] for cache in caches)
     a, b = jnp.moveaxis(x[..., : 2 * half].reshape(*x.shape[:3], *pairs), axis, 0)
     turned = jnp.stack([a * cosine - b * sine, a * sine + b * cosine], axis).reshape(*x.shape[:3], 2 * half)
     return jnp.concatenate([turned, x[..., 2 * half :]], axis=-1)
@@ -49,6 +51,29 @@ def check_caches(cosines: Array, sines: Array, turned: int | None = None, size: 
         raise ConstraintError(f"{rule}, but it is {cosines.shape[1]}")
 
 
+def rotary_embedding_by_heads(
+    *,
+    x: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    position_ids: Array | None = None,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> jax.Array:
+    """ONNX's RotaryEmbedding: without positions each row of the batch has caches of its own."""
+    heads = as_wide(heads_of("X", x, x.ndim, num_heads))
+    batch, _, rows, size = heads.shape
+    half = (rotary_embedding_dim or size) // 2
+    check_shape("cos_cache", cos_cache, (batch, rows, half) if position_ids is None else (None, half))
+    check_shape("sin_cache", sin_cache, cos_cache.shape)
+    if 2 * half > size:
+        raise ConstraintError(f"rotary_embedding_dim must be at most the size of a head, {size}, but it is {2 * half}")
+    check_shape("position_ids", position_ids, (batch, rows))
+    turned = rotate(heads, position_ids, cos_cache, sin_cache, is_interleaved=bool(interleaved))
+    return narrow_apart(turned if x.ndim == 4 else merge_heads(turned), x.dtype)
+
+
 def rotary_embedding(
     *,
     input: Array,
@@ -61,7 +86,7 @@ def rotary_embedding(
     is_packed_batching: int = 0,  # which changes no number
     scale: float = 1.0,  # of supported_options.py
 ) -> jax.Array:
-    """RotaryEmbedding; a single position is the first row's. The head size follows from the caches by default."""
+    """ONNX Runtime's RotaryEmbedding; a single position is the first row's. The caches tell the size of a head."""
     if input.ndim not in (3, 4):
         raise ConstraintError(f"input must have 3 or 4 dimensions, but its shape is {input.shape}")
     if rotary_embedding_dim and not num_heads:
@@ -81,11 +106,13 @@ def rotary_embedding(
     else:
         check_shape("position_ids", position_ids, (batch, rows))
     turned = rotate(x, position_ids, cos_cache, sin_cache, is_interleaved=bool(interleaved))
-    turned = turned if input.ndim == 4 else turned.transpose(0, 2, 1, 3).reshape(input.shape)
-    return narrow_apart(turned, input.dtype)
+    return narrow_apart(turned if input.ndim == 4 else merge_heads(turned), input.dtype)
 
 
-OPERATORS: Operators = {"com.microsoft::RotaryEmbedding": {1: rotary_embedding}}
+OPERATORS: Operators = {
+    "RotaryEmbedding": {23: rotary_embedding_by_heads},
+    "com.microsoft::RotaryEmbedding": {1: rotary_embedding},
+}
 SCHEMAS = (
     schema(
         "RotaryEmbedding",

@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[1] / "docs/language_models.md"
 def page():
     """The names that the blocks of the page make: the model, a step of decoding, and where weights lie."""
     names = {}
-    building, decoding, sharding = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    building, decoding, sharding, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     defined = decoding.split(">>> on_device")[0] + sharding.split(">>> cache, lengths")[0]
     for example in doctest.DocTestParser().get_examples(building + defined):
         exec(compile(example.source, str(PAGE), "exec"), names)

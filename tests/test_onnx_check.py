@@ -21,7 +21,6 @@ MODELS = {
 }
 RUN, TO_JAX, JIT = "`dml-jax run` takes it", "`to_jax(model)` takes it", "; under jax.jit"
 SHAPE = "; give its sizes, --shape x=1x3x8, to see how"
-OF_ONE = "if open sizes are 1, it fails: Reshape node #0: "
 TAKEN = {
     "plain": (RUN, f"{TO_JAX}{JIT}, too"),
     "ids": (RUN, f"{TO_JAX}{JIT} say to_jax(model, int32=['ids']), and give int32 arrays"),
@@ -33,7 +32,10 @@ TAKEN = {
     ),
     "noise": (RUN, f"{TO_JAX}, called with key=jax.random.key(...){JIT}, too"),
     "open": (f"{RUN} (where open sizes are 1)", f"{TO_JAX} (where open sizes are 1){JIT}, too"),
-    "apart": (f"{RUN}; {OF_ONE}", f"{TO_JAX}; {OF_ONE}"),
+    "apart": (
+        f"{RUN}, but if open sizes are 1, it fails: Reshape node #0: ",
+        f"{TO_JAX}; give others by --shape to see how: 'n' of input 'x'",
+    ),
     "any rank": (f"{RUN}{SHAPE}", f"{TO_JAX}{SHAPE}"),
     "sequence": (
         "`dml-jax run` does not take it: input 's': it must be a tensor here, but it is sequence_type",

@@ -62,8 +62,10 @@ def possible_calls(model: onnx.ModelProto, graph: Graph) -> Calls:
             if isinstance(error, ConstraintError):
                 raise error
             raise OnnxError(f"it cannot be traced: {error}") from error
-        text = f"if open sizes are 1, it fails: {error}. Give others by --shape: {', '.join(open_sizes)}"
-        return Calls(f"`dml-jax run` takes it; {text}", f"`to_jax(model)` takes it; {text}")
+        hint = f"give others by --shape to see how: {', '.join(open_sizes)}"
+        return Calls(
+            f"`dml-jax run` takes it, but if open sizes are 1, it fails: {error}", f"`to_jax(model)` takes it; {hint}"
+        )
     said = " (where open sizes are 1)" if open_sizes else ""
     run = f"`dml-jax run` takes it{said}"
     if error is not None:

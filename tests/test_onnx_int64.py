@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from checks import assert_same_bits
+from onnx import numpy_helper
 from onnx_building import TensorProto, helper, model
 
 import dml_jax
@@ -88,6 +89,19 @@ def test_indices_that_a_node_makes_are_data_under_jit():
     assert_same_bits(jax.jit(top)(x)[1], np.int32([[0, 2], [1, 2]]))
     with jax.enable_x64(True):
         assert_same_bits(jax.jit(top)(x)[1], np.int64([[0, 2], [1, 2]]))
+
+
+@pytest.mark.parametrize("node", [make("ArgMax", ["x"], ["i"], axis=2), make("TopK", ["x", "one"], ["v", "i"], axis=2)])
+def test_indices_count_along_their_axis_alone(node):
+    """Logits of 17 texts of 2,048 words and 65,536 tokens are more than 2**31 numbers; an index is below 65,536."""
+    x = jax.ShapeDtypeStruct((17, 2**11, 2**16), np.int8)
+    proto = model([node, make("Add", ["i", "far"], ["y"])], {"x": np.zeros((1, 1, 1), np.int8)}, ["y"])
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    for far, fits in ((2**31 - 2**16, True), (2**31 - 2**16 + 1, False)):
+        del proto.graph.initializer[:]
+        for name, value in (("one", [1]), ("far", far)):
+            proto.graph.initializer.append(numpy_helper.from_array(np.int64(value), name))
+        assert is_taken(to_jax(proto), x) == fits
 
 
 def test_outputs_that_fit_are_int32_and_others_refused():

@@ -285,5 +285,7 @@ def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> 
     if accepted.get(variable, [variable]) == ["tensor(int64)"] and result.dtype != np.int64:
         if isinstance(result, np.ndarray) or not is_narrowed(np.int64):
             return result.astype(np.int64)
-        return index_bounded(result, values[0]) or on_device(np.zeros((), np.int64))  # raises: no 64 bits
+        axis = step.attributes.get("axis") if isinstance(step, Node) else None
+        bounded = index_bounded(step.op_type, result, values[0], axis)
+        return bounded or on_device(np.zeros((), np.int64))  # raises: no 64 bits
     return result

@@ -96,9 +96,14 @@ def as_bounded(value: Any) -> Any:
     return Bounded(jnp.asarray(_narrow(value)), (low, high)) if _fits((low, high), INT32.dtype) else value
 
 
-def index_bounded(result: jax.Array, indexed: Any) -> Bounded | None:
+# Operators whose indices count along one dimension, `axis` or any; those of others count all elements of an array.
+_ALONG_ONE = ("ArgMax", "ArgMin", "NonZero", "TopK")
+
+
+def index_bounded(op_type: str, result: jax.Array, indexed: Any, axis: int | None) -> Bounded | None:
     """Returns int32 indices of elements of `indexed` as int64; None if it has too many elements for int32."""
-    greatest = max(0, prod(indexed.shape) - 1)
+    along = indexed.shape if axis is None else (indexed.shape[axis],)
+    greatest = max(0, (max(along, default=1) if op_type in _ALONG_ONE else prod(indexed.shape)) - 1)
     return Bounded(result.astype(np.int32), (0, greatest)) if _fits((0, greatest), INT32.dtype) else None
 
 

@@ -13,6 +13,8 @@ MODELS = {
     "wide": "f (int64[2] ids) => (int64 y) { y = Add (ids, ids) }",
     "setting": "f (float[6] x, int64[2] sizes) => (float y) { [fold] y = Reshape (x, sizes) }",
     "noise": "f (float[2] x) => (float y) { y = RandomNormalLike (x) }",
+    "count": "f (float[4] x) => (int64 y) { [found] y = NonZero (x) }",
+    "ids to count": "f (int64[4] ids) => (int64 y) { [found] y = NonZero (ids) }",
     "open": "f (float[n, 4] x, float[n, 4] z) => (float y) { y = Add (x, z) }",
     "apart": """f (float[n] x) => (float y) <float[3] c = {1, 2, 3}, int64[1] two = {2}>
         { r = Reshape (x, two) y = Add (r, c) }""",
@@ -31,6 +33,14 @@ TAKEN = {
         f"{TO_JAX}{JIT} say to_jax(model, static={{'sizes': value}})",
     ),
     "noise": (RUN, f"{TO_JAX}, called with key=jax.random.key(...){JIT}, too"),
+    "count": (
+        f"{RUN}, and runs it node by node, because NonZero node 'found': ",
+        f"{TO_JAX}{JIT}: NonZero node 'found': ",
+    ),
+    "ids to count": (
+        f"{RUN}, and runs it node by node, because NonZero node 'found': ",
+        f"{TO_JAX}{JIT} say to_jax(model, int32=['ids']), and give int32 arrays; then NonZero node 'found': ",
+    ),
     "open": (f"{RUN} (where open sizes are 1)", f"{TO_JAX} (where open sizes are 1){JIT}, too"),
     "apart": (
         f"{RUN}, but if open sizes are 1, it fails: Reshape node #0: ",

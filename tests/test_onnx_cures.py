@@ -74,6 +74,15 @@ def test_floats_of_64_bits_need_x64():
     assert told(to_jax(proto), X).endswith(": put jax.enable_x64(True) around the call, its jit included")
 
 
+@pytest.mark.parametrize("kind", ["seq(int64[n])", "optional(int64[n])"])
+def test_sequences_and_optionals_of_64_bits_need_x64(kind):
+    """Nothing is tried for them: int32= takes tensors alone."""
+    proto = parsed("f (float[n] x) => (float y) { y = Identity (x) }")
+    proto.graph.input[0].type.CopyFrom(parsed(f"f ({kind} x) => (float y) {{ y = Identity (x) }}").graph.input[0].type)
+    given = [ONE] if kind.startswith("seq") else ONE
+    assert told(to_jax(proto), given).endswith(": put jax.enable_x64(True) around the call, its jit included")
+
+
 def test_both_ways_are_told_if_neither_works_alone():
     proto = parsed(
         "f (int64[n] i, float[2] x) => (int64 j, float y) <float[3] z = {1, 2, 3}> { j = Neg (i) y = Add (x, z) }"

@@ -11,7 +11,7 @@ from checks import assert_same_bits
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx
 
 import dml_jax
-from dml_jax.onnx import OnnxError, UnsupportedError, run_node, to_jax
+from dml_jax.onnx import NotConstantError, OnnxError, UnsupportedError, run_node, to_jax
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -534,6 +534,10 @@ def test_errors_survive_pickling():
     error = UnsupportedError(["a"], ["b"])
     again = pickle.loads(pickle.dumps(error))
     assert (again.nodes, str(again)) == (error.nodes, str(error))
+    fold = to_jax(model([make("Reshape", ["x", "n"], ["y"])], {"x": X, "n": np.int64([1, 6])}, ["y"]))
+    with jax.enable_x64(True), pytest.raises(NotConstantError) as caught:
+        jax.jit(fold)(X, np.int64([1, 6]))
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_every_type_is_read():

@@ -34,7 +34,7 @@ def as_value(
       spec: what the model declares.
       value: what is given.
       sizes: as in `as_input`; in a sequence each array has its own.
-      cure: as in `as_input`.
+      cure: as in `as_input`, of a tensor; sequences and optionals cannot be declared as int32.
 
     Raises:
       OnnxError: the shape does not match the declared one.
@@ -45,10 +45,10 @@ def as_value(
     if spec.is_optional and value is None:
         return EmptyOptional(spec.type)
     if not spec.is_sequence:
-        return as_input(what, spec, value, sizes, cure)
+        return as_input(what, spec, value, sizes)
     if not isinstance(value, (list, tuple)):
         raise DataTypeError(f"{what}: it must be a list of arrays, but it is of the type {type(value).__name__}")
-    arrays = (as_input(f"{what}, element {i}", spec, array, {}, cure) for i, array in enumerate(value))
+    arrays = (as_input(f"{what}, element {i}", spec, array, {}) for i, array in enumerate(value))
     return TensorSequence(spec.dtype, tuple(arrays))
 
 

@@ -201,6 +201,26 @@ def qlinear_global_average_pool(d):
     return Case(inputs, {"channels_last": int(d.flip())})
 
 
+def nhwc_max_pool(d):
+    window, sizes, attributes = d.windows(2)
+    attributes |= {"kernel_shape": window} | ({} if "auto_pad" in attributes else d.pick({}, {"ceil_mode": 1}))
+    return Case([d.q((*d.sizes(1), *sizes, *d.sizes(1)), d.byte())], attributes)
+
+
+def qlinear_where(d):
+    dtype, shape = d.byte(), d.sizes(d.size(1, 5))
+    a, b = d.pick((shape, d.broadcast(shape)), (d.broadcast(shape), shape))
+    of_terms = [one for s in (a, b) for one in (d.q(s, dtype), d.scale(), d.zero(dtype))]
+    return Case([d.rng.random(d.broadcast(shape)) < 0.5, *of_terms, d.scale(), d.zero(dtype)], {})
+
+
+def qlinear_conv_of_microsoft(d):
+    """Channels may be last in x and y; in the filters they are not."""
+    case, last = qlinear_conv(d), d.flip()
+    x, *rest = case.inputs
+    return Case([np.moveaxis(x, 1, -1) if last else x, *rest], case.attributes | {"channels_last": int(last)})
+
+
 def qgemm(d):
     m, k, n = (*d.sizes(2), d.size(2, 9))
     of_a, of_b = d.pick((U8, U8), (U8, I8), (I8, I8))
@@ -277,6 +297,7 @@ MICROSOFTS = {
     "DynamicQuantizeLSTM": dynamic_quantize_lstm,
     "DynamicQuantizeMatMul": dynamic_quantize_mat_mul,
     "MatMulIntegerToFloat": mat_mul_integer_to_float,
+    "NhwcMaxPool": nhwc_max_pool,
     "QAttention": q_attention,
     "QGemm": qgemm,
     "QLinearAdd": qlinear_add,
@@ -287,13 +308,16 @@ MICROSOFTS = {
     "QLinearMul": qlinear_mul,
     "QLinearSigmoid": qlinear_sigmoid,
     "QLinearSoftmax": qlinear_softmax,
+    "QLinearWhere": qlinear_where,
 }
 
 
 def drawn(name, seed):
     """A model of one node, and its inputs."""
-    case = {**DRAWS, **MICROSOFTS}[name](Draw(seed))
-    domain = MICROSOFT if name in MICROSOFTS else ""
+    return model_of(name, {**DRAWS, **MICROSOFTS}[name](Draw(seed)), MICROSOFT if name in MICROSOFTS else "")
+
+
+def model_of(name, case, domain):
     proto, inputs = one_node(name, case.inputs, case.outputs, domain)
     proto.graph.node[0].attribute.extend(helper.make_attribute(*one) for one in case.attributes.items())
     return proto, inputs

@@ -93,6 +93,31 @@ def test_a_file_for_one_kind_of_cpu(tmp_path):
         to_jax(saved)
 
 
+def test_a_quantised_network_saved_at_the_level_all(tmp_path):
+    """Bytes are in no layout of one CPU: channels are last. A rounding may differ by 1."""
+    rng = np.random.default_rng(0)
+
+    def quantised(name, scale):
+        numbers = [f"{name} scale", f"{name} zero"]
+        weights.update({numbers[0]: np.float32(scale), numbers[1]: np.uint8(128)})
+        q, real = f"{name} q", f"{name} real"
+        return [make("QuantizeLinear", [name, *numbers], [q]), make("DequantizeLinear", [q, *numbers], [real])]
+
+    weights = {"w q": rng.integers(-127, 128, (8, 4, 3, 3)).astype(np.int8), "w scale": np.float32(0.01)}
+    nodes = [
+        *quantised("x", 0.02),
+        make("DequantizeLinear", ["w q", "w scale"], ["w"]),
+        make("Conv", ["x real", "w"], ["a"]),
+        *quantised("a", 0.1),
+        make("MaxPool", ["a real"], ["b"], kernel_shape=[2, 2]),
+        *quantised("b", 0.1),
+    ]
+    x = normals(rng, 1, 4, 8, 8)
+    saved = optimized(model(nodes, {"x": x}, ["b real"], weights, opset=17), tmp_path, LEVELS.ORT_ENABLE_ALL)
+    assert {"QLinearConv", "NhwcMaxPool"} <= {node.op_type for node in saved.graph.node if node.domain == MICROSOFT}
+    np.testing.assert_allclose(jax.jit(to_jax(saved))(x), runtime(saved, {"x": x})[0], rtol=0, atol=0.11)
+
+
 # Single nodes.
 
 PARAMETERS = {"Clip": [-0.3, 0.6], "HardSigmoid": [0.3, 0.4], "LeakyRelu": [0.2]}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checks import sampled
 from onnx_building import one_node, onnxruntime, runtime
-from onnx_quantized_draws import DRAWS, MICROSOFT, MICROSOFTS, drawn
+from onnx_quantized_draws import DRAWS, MICROSOFT, MICROSOFTS, Draw, drawn, model_of, qlinear_conv_of_microsoft
 
 from dml_jax import DataTypeError
 from dml_jax.onnx import OnnxError, to_jax
@@ -38,6 +38,13 @@ def test_agrees_with_onnx_runtime(name, seed):
     results = results if isinstance(results, tuple) else (results,)
     for actual, wanted in zip(results, runtime(proto, inputs), strict=True):
         assert_agree(name, actual, wanted)
+
+
+@pytest.mark.parametrize("seed", sampled(range(30), [0, 1]))
+def test_convolutions_with_channels_last_agree_with_onnx_runtime(seed):
+    """The domain of ONNX Runtime has a QLinearConv of its own."""
+    proto, inputs = model_of("QLinearConv", qlinear_conv_of_microsoft(Draw(seed)), MICROSOFT)
+    assert_agree("QLinearConv", jax.jit(to_jax(proto))(**inputs), runtime(proto, inputs)[0])
 
 
 def of_ours(name, inputs, **attributes):
@@ -188,7 +195,7 @@ OF_RUNTIME = {
 }
 
 
-@pytest.mark.parametrize("name", MICROSOFTS)
+@pytest.mark.parametrize("name", [*MICROSOFTS, "QLinearConv"])
 def test_schemas_are_those_of_onnx_runtime(name):
     ours, theirs = find_schema(MICROSOFT, name), OF_RUNTIME[name]
     for own, other in ((ours.inputs, theirs.inputs), (ours.outputs, theirs.outputs)):

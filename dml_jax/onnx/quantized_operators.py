@@ -23,9 +23,9 @@ from ..operators._quantization import (
 from . import activations
 from .activations import activation
 from .contrib_schemas import optional, required, schema
-from .convolution import check_bias, filter_windows
+from .convolution import CONV_ATTRIBUTES, check_bias, filter_windows
 from .layout import concat
-from .pooling import average_pool, global_average_pool
+from .pooling import average_pool, global_average_pool, max_pool
 from .quantization_scales import Parameter, along, numbers
 from .values import Array, Operators, on_device
 
@@ -83,6 +83,17 @@ def _part(given: Sequence[Array], which: int, of_output: Mapping[str, Any], dtyp
         raise DataTypeError(f"{rule}, but it is {q.dtype} with {scale.dtype} and {zero_point.dtype}")
     of_part = numbers(**{f"the scale of part {which}": scale, f"the zero point of part {which}": zero_point})
     return quantize(dequantize(on_device(q), *of_part.values()), *of_output.values(), dtype=dtype)
+
+
+def qlinear_where(
+    *, condition: Array, x: Array, y: Array, z_scale: Array, z_zero_point: Array, **of_terms: Array
+) -> jax.Array:
+    of_z = numbers(z_scale=z_scale, z_zero_point=z_zero_point).values()
+    terms = []
+    for name, q in (("x", x), ("y", y)):
+        of_term = numbers(**{key: of_terms[key] for key in (f"{name}_scale", f"{name}_zero_point")}).values()
+        terms.append(quantize(dequantize(on_device(q), *of_term), *of_z, dtype=q.dtype))
+    return jnp.where(*jnp.broadcast_arrays(on_device(condition), *terms))
 
 
 def _requantize(function: Callable[..., Any]) -> Callable[..., jax.Array]:
@@ -168,6 +179,10 @@ def qlinear_conv(
     return convolve_quantized(*operands, windows=windows, groups=group, dtype=y_zero_point.dtype)
 
 
+def _nhwc_max_pool(*, x: Array, **attributes: Any) -> Any:
+    return _in_channels_last(max_pool)(x=on_device(x), channels_last=1, **attributes)
+
+
 def _of_filters(name: str, parameter: Parameter, w: Array) -> Any:
     return along(name, parameter, (1, w.shape[0], *(1,) * (w.ndim - 2)), 1)
 
@@ -176,21 +191,31 @@ OPERATORS: Operators = {
     "ConvInteger": {10: conv_integer},
     "DynamicQuantizeLinear": {11: dynamic_quantize_linear},
     "QLinearConv": {10: qlinear_conv},
+    "com.microsoft::NhwcMaxPool": {1: _nhwc_max_pool},
     "com.microsoft::QLinearAdd": {1: qlinear_add},
     "com.microsoft::QLinearAveragePool": {1: qlinear_average_pool},
     "com.microsoft::QLinearConcat": {1: qlinear_concat},
+    "com.microsoft::QLinearConv": {1: _in_channels_last(qlinear_conv)},
     "com.microsoft::QLinearGlobalAveragePool": {1: qlinear_global_average_pool},
     "com.microsoft::QLinearLeakyRelu": {1: _requantize(activation("LEAKY_RELU", "alpha"))},
     "com.microsoft::QLinearMul": {1: qlinear_mul},
     "com.microsoft::QLinearSigmoid": {1: _requantize(activation("SIGMOID"))},
     "com.microsoft::QLinearSoftmax": {1: _requantize(_softmax)},
+    "com.microsoft::QLinearWhere": {1: qlinear_where},
 }
 
 _BYTES = "int8 uint8"
 _TERMS = "A T, A_scale tensor(float), A_zero_point? T, B T, B_scale tensor(float), B_zero_point? T"
 _X = "X T, x_scale tensor(float), x_zero_point? T, y_scale tensor(float), y_zero_point? T"
-_POOL = {"auto_pad": "NOTSET", "ceil_mode": 0, "channels_last": 0, "count_include_pad": 0}
+_WINDOWS = {
+    "auto_pad": "NOTSET",
+    "ceil_mode": 0,
+    "kernel_shape": required("INTS"),
+    "pads": optional("INTS"),
+    "strides": optional("INTS"),
+}
 SCHEMAS = (
+    schema("NhwcMaxPool", "x T", "y T", _WINDOWS | {"dilations": optional("INTS")}, T=_BYTES),
     *(
         schema(name, f"{_TERMS}, C_scale tensor(float), C_zero_point? T", "C T", T=_BYTES)
         for name in ("QLinearAdd", "QLinearMul")
@@ -199,7 +224,7 @@ SCHEMAS = (
         "QLinearAveragePool",
         _X,
         "Y T",
-        {**_POOL, "kernel_shape": required("INTS"), "pads": optional("INTS"), "strides": optional("INTS")},
+        _WINDOWS | {"channels_last": 0, "count_include_pad": 0},
         T=_BYTES,
     ),
     schema(
@@ -211,6 +236,17 @@ SCHEMAS = (
         TF="float",
         TV=f"float {_BYTES}",
     ),
+    schema(
+        "QLinearConv",
+        "x T1, x_scale tensor(float), x_zero_point T1, w T2, w_scale tensor(float), w_zero_point T2, "
+        "y_scale tensor(float), y_zero_point T3, B? T4",
+        "y T3",
+        CONV_ATTRIBUTES | {"channels_last": 0},
+        T1=_BYTES,
+        T2=_BYTES,
+        T3=_BYTES,
+        T4="int32",
+    ),
     schema("QLinearGlobalAveragePool", _X.replace("?", ""), "Y T", {"channels_last": 0}, T=_BYTES),
     schema("QLinearLeakyRelu", _X, "Y T", {"alpha": 0.01}, T=_BYTES),
     schema("QLinearSigmoid", _X, "Y T", T=_BYTES),
@@ -220,5 +256,13 @@ SCHEMAS = (
         "Y T",
         {"axis": -1, "opset": required("INT")},
         T=_BYTES,
+    ),
+    schema(
+        "QLinearWhere",
+        "condition B, X T, x_scale TF, x_zero_point T, Y T, y_scale TF, y_zero_point T, z_scale TF, z_zero_point T",
+        "Z T",
+        B="bool",
+        T=_BYTES,
+        TF="float",
     ),
 )

@@ -51,7 +51,7 @@ def drawn(rng, dtype=np.float32):
     return [x, target] + ([] if weight is None else [weight]), attributes
 
 
-@pytest.mark.thinned(13)
+@pytest.mark.thinned(21)
 @pytest.mark.parametrize("seed", range(64))
 @pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
 def test_losses_are_those_of_onnx_runtime_and_rounded_once(kind, seed):
@@ -74,7 +74,7 @@ def test_losses_are_those_of_onnx_runtime_and_rounded_once(kind, seed):
             np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
+@pytest.mark.parametrize("kind", sampled([NEGATIVE, SOFTMAX], [SOFTMAX]))
 @pytest.mark.parametrize("dtype", sampled(list(TYPES.values()), [ml_dtypes.bfloat16]))
 def test_every_type_takes_weights_and_a_class_that_is_ignored(kind, dtype):
     inputs = [np.eye(3, 4).astype(dtype), np.int64([1, 0, 3]), np.arange(1, 5).astype(dtype)]
@@ -108,7 +108,7 @@ def test_derivatives_are_those_of_torch(kind, weighted, reduction):
     np.testing.assert_allclose(by_x, x.grad.numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
+@pytest.mark.parametrize("kind", sampled([NEGATIVE, SOFTMAX], [SOFTMAX]))
 @pytest.mark.parametrize("reduction", sampled(REDUCTIONS, ["mean"]))
 def test_what_is_ignored_may_be_anything(kind, reduction):
     """Neither the loss nor a derivative, by numbers or weights, is NaN: those of what is ignored are 0."""
@@ -133,7 +133,7 @@ def test_the_logarithm_of_0_has_an_infinite_loss_and_finite_derivatives(kind):
     np.testing.assert_allclose(by_x, [[0, -1], [-1, 0]] if kind == NEGATIVE else [[1, -1], [0, 0]], atol=1e-7)
 
 
-@pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
+@pytest.mark.parametrize("kind", sampled([NEGATIVE, SOFTMAX], [SOFTMAX]))
 def test_the_mean_of_no_elements_is_nan(kind):
     """As in torch: of a batch of 0, and if all are ignored; then the derivatives are 0."""
     inputs = [np.zeros((2, 3, 0), np.float32), np.zeros((2, 0), np.int32)]
@@ -153,7 +153,7 @@ def test_labels_out_of_range(kind):
     np.testing.assert_allclose(loss, np.log([2, 2, 4]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [NEGATIVE, SOFTMAX])
+@pytest.mark.parametrize("kind", sampled([NEGATIVE, SOFTMAX], [SOFTMAX]))
 def test_each_of_a_batch_is_computed_as_if_alone(kind):
     rng = np.random.default_rng(0)
     x, target = rng.standard_normal((2, 3, 4)).astype(np.float32), rng.integers(-1, 4, (2, 3)).astype(np.int32)

@@ -78,11 +78,11 @@ OPTIONS = {
     "com.microsoft::GroupQueryAttention with k_scale=s": make(
         "GroupQueryAttention", ["x", *[""] * 4, "x", "x", *[""] * 5, "s"], ["y"], **GROUPED
     ),
-    "com.microsoft::GroupQueryAttention with k_quant_type=PER_TENSOR, sliding_window_cache=1": make(
+    "com.microsoft::GroupQueryAttention with k_quant_type=PER_TENSOR, kv_cache_bit_width=8": make(
         "GroupQueryAttention",
         ["x", *[""] * 4, "x", "x"],
         ["y"],
-        sliding_window_cache=1,
+        kv_cache_bit_width=8,
         k_quant_type="PER_TENSOR",
         **GROUPED,
     ),

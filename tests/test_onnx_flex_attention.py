@@ -44,7 +44,7 @@ def function_of(arrays, **attributes):
     node = helper.make_node("FlexAttention", ["q", "k", "v"], ["y"], domain=DOMAIN, **attributes)
     proto = model_of([node], dict(zip("qkv", arrays, strict=True)), ["y"], opset=24)
     proto.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    return to_jax(proto)
+    return jax.jit(to_jax(proto))
 
 
 RNG = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def test_scores_that_a_graph_changes(dtype, precision):
     of_scores = {None: wide, 1: np.float32, 10: np.float16, 11: np.float64}[precision]
     given = {} if precision is None else {"softmax_precision": precision}
     with jax.enable_x64(True):
-        made = jax.jit(function_of(arrays, score_mod=bias(of_scores), scale=0.5, **given))(*arrays)
+        made = function_of(arrays, score_mod=bias(of_scores), scale=0.5, **given)(*arrays)
     assert made.dtype == dtype
     narrowest = min(np.finfo(of_scores).eps, 1) + float(jnp.finfo(dtype).eps)
     off = 8 * max(narrowest, 1e-7)

@@ -151,6 +151,45 @@ def test_normalized_heads():
     close(made[0], of_runtime("GroupQueryAttention", [*normalized, value, *rest], **attributes)[0])
 
 
+# Rows of a cache, the window, and the new keys of each step, longer than the cache among them.
+WINDOWS = {
+    "as large as its window": (3, 3, (2, 1, 1, 1, 1)),
+    "with room for more": (5, 3, (2, 1, 1, 1, 1, 1, 1)),
+    "of one key": (1, 1, (1, 1, 1)),
+    "with steps of many": (4, 3, (6, 2, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", sampled(WINDOWS, ["with steps of many"]))
+@pytest.mark.parametrize("is_data", sampled([True, False], [True]))
+@pytest.mark.parametrize("dtype", sampled([np.float32, np.float16], [np.float32]))
+def test_cache_of_a_sliding_window(kind, is_data, dtype):
+    """It holds the last keys, of which some are evicted at once where it has room for more than the window."""
+    room, window, steps = WINDOWS[kind]
+    draw, batch, shared, heads, size = Draw(5), 2 if max(steps[1:]) == 1 else 1, 2, 4, 16
+    caches = [np.full((batch, shared, room, size), np.nan, dtype) for _ in range(2)]
+    theirs = [np.zeros_like(cache) for cache in caches]
+    attributes = {"num_heads": heads, "kv_num_heads": shared, "local_window_size": window, "sliding_window_cache": 1}
+    attributes |= {"do_rotary": 1, "softcap": 0.8}
+    rotations, total = [draw(40, size // 2).astype(dtype) for _ in range(2)], 0
+    for rows in steps:
+        total += rows
+        # After the prompt, whose last key is written anew, the second row of the batch is one key behind.
+        last = np.int32([total - 1, total - 1 - (total > rows)])[:batch]
+        inputs = [draw(batch, rows, n * size).astype(dtype) for n in (heads, shared, shared)]
+        lengths = [last, np.int32([total]), *rotations, None, draw(1, heads, rows, total).astype(dtype)]
+        static = () if is_data else (LENGTHS, TOTAL)
+        output, *caches = computed("GroupQueryAttention", [*inputs, *caches, *lengths], 3, static=static, **attributes)
+        wanted, *theirs = of_runtime("GroupQueryAttention", [*inputs, *theirs, *lengths], 3, **attributes)
+        counts = np.arange(rows) <= last[:, None]
+        close(np.asarray(output)[counts], wanted[counts])
+        caches = [np.asarray(cache) for cache in caches]
+        for b, count in enumerate(last + 1):
+            held = count - (room - window + 1) * max(0, -(-(count - room) // (room - window + 1)))
+            for made, expected in zip(caches, theirs, strict=True):
+                close(made[b, :, :held], expected[b, :, :held])
+
+
 WRONG_GROUPED = {
     "num_heads must be a multiple of kv_num_heads": {"kv_num_heads": 3},
     r"query: its sizes must be \[\?, \?, \?\]": {QUERY: np.zeros((1, 32), FLOAT)},
@@ -169,6 +208,13 @@ WRONG_GROUPED = {
     "qk_output must be 0 or 1 or 2": {"qk_output": 3},
     "q_norm_weight and k_norm_weight must be given together": {14: np.ones(8, FLOAT)},
     "past_key must be given, because query_seqlens": {CHUNK: np.int32([1]), PAST_KEY: None, PAST_VALUE: None},
+    r"local_window_size must be in \[1, 6\], because sliding_window_cache is 1": {"sliding_window_cache": 1},
+    "past_key must be given, because sliding_window_cache is 1": {
+        "sliding_window_cache": 1,
+        "local_window_size": 2,
+        **dict.fromkeys((PAST_KEY, PAST_VALUE)),
+    },
+    "qk_output must be 0, but it is 1": {"sliding_window_cache": 1, "local_window_size": 2, "qk_output": 1},
     "past_key of GroupQueryAttention-1 must be one of float": {PAST_KEY: np.zeros((1, 2, 6, 8), np.int8)},
 }
 

@@ -41,7 +41,7 @@ def drawn(shape, axis, count, dtype):
     return [rng.integers(0, 2 if dtype == np.bool_ else 7, n).astype(dtype) for n in (shape, sizes)]
 
 
-@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("mode", sampled(["linear", "circular"], ["linear"]))
 @pytest.mark.parametrize("shape", sampled(SHAPES, ["4D"]))
 @pytest.mark.parametrize("first", sampled(FIRST, ["outside"]))
 def test_rows_are_written(mode, shape, first):

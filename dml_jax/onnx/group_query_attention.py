@@ -19,6 +19,7 @@ from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed
 from .rotary_embedding import check_caches, rotate
+from .sliding_window_cache import SlidingWindowCache
 from .values import Array, Operators, as_wide
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
@@ -54,19 +55,27 @@ def group_query_attention(
     q_norm_epsilon: float = 0.0,
     k_norm_epsilon: float = 0.0,
     qk_output: int = 0,
+    sliding_window_cache: int = 0,
     count: int = 1,
     **_: Any,  # see supported_options.py
 ) -> tuple[jax.Array | None, ...]:
     """GroupQueryAttention: row b of the batch has seqlens_k[b] + 1 keys; the new ones are the last of them.
 
     The present is as large as the past if that has room for all keys, else as large as `total_sequence_length`. Where
-    that is data, the past must have room; where it has none, the output is NaN.
+    that is data, the past must have room; where it has none, the output is NaN. A cache of a sliding window keeps its
+    size.
     """
+    check_value("sliding_window_cache", sliding_window_cache, (0, 1))
     check_both(past_key=past_key, past_value=past_value)
     check_both(q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight)
-    check_value("qk_output", qk_output, (0, 1, 2))
+    check_value("qk_output", qk_output, (0,) if sliding_window_cache else (0, 1, 2))
     queries, keys, values = _heads(query, key, value, num_heads, kv_num_heads)
-    n = _Lengths.of(keys, past_key, past_value, seqlens_k, total_sequence_length, query_seqlens)
+    lengths = (seqlens_k, total_sequence_length, query_seqlens)
+    n = _Lengths.of(keys, past_key, past_value, *lengths, has_room=bool(sliding_window_cache))
+    window = None
+    if sliding_window_cache:
+        capacity = needed("past_key", past_key, "sliding_window_cache is 1").shape[2]
+        window = SlidingWindowCache.of(capacity, local_window_size, n.rows, n.starts, n.ends)
     if q_norm_weight is not None and k_norm_weight is not None:
         queries = _rms_normalize(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
         keys = _rms_normalize(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
@@ -77,25 +86,31 @@ def group_query_attention(
         queries, keys = (
             rotate(x, positions, *caches, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
         )
-    present_key, present_value = (
-        append_keys(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
+    places = window or n
+    all_keys, all_values = (
+        append_keys(past, new, places.room, places.starts, query.dtype)
+        for past, new in ((past_key, keys), (past_value, values))
     )
     check_shape("head_sink", head_sink, (num_heads,))
     sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink
     attended = attend(
         queries,
-        *map(as_wide, (present_key, present_value)),
+        *map(as_wide, (all_keys, all_values)),
         scale=scale or 1 / sqrt(keys.shape[3]),
         softcap=softcap,
-        added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads))],
-        lengths=n.ends,
-        starts=n.starts,
+        added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads, window))],
+        lengths=places.ends,
+        starts=places.starts,
         window=_window(causal, local_window_size),
         sinks=None if sinks is None else as_wide(sinks),
     )
-    output = check_room(merge_heads(attended.output), n.starts + np.int32(n.rows), n.room)
+    output = merge_heads(attended.output)
+    if window is None:
+        output = check_room(output, n.starts + np.int32(n.rows), n.room)
+    else:
+        all_keys, all_values = map(window.latest, (all_keys, all_values))
     of_keys = (None, jnp.where(attended.is_seen, attended.scores, 0), attended.weights)[qk_output]  # type: ignore[arg-type]
-    outputs = (output, present_key, present_value, None if of_keys is None else of_keys[..., : n.total])
+    outputs = (output, all_keys, all_values, None if of_keys is None else of_keys[..., : n.total])
     return tuple(array if array is None else narrow_apart(array, query.dtype) for array in outputs)[:count]
 
 
@@ -123,7 +138,15 @@ class _Lengths:
 
     @classmethod
     def of(
-        cls, keys: jax.Array, past_key: Any, past_value: Any, seqlens_k: Array, length: Array, chunk: Array | None
+        cls,
+        keys: jax.Array,
+        past_key: Any,
+        past_value: Any,
+        seqlens_k: Array,
+        length: Array,
+        chunk: Array | None,
+        *,
+        has_room: bool,
     ) -> _Lengths:
         batch, heads, rows, size = keys.shape
         for name, past in (("past_key", past_key), ("past_value", past_value)):
@@ -131,7 +154,8 @@ class _Lengths:
         check_value("total_sequence_length.size", length.size, (1,))
         total = None if isinstance(length, Tracer) else int(length.item())
         before = 0 if past_key is None else past_key.shape[2]
-        if total is not None and total != before + rows and not (chunk is not None or rows <= total <= before):
+        is_any = has_room or chunk is not None
+        if total is not None and total != before + rows and not (is_any or rows <= total <= before):
             accepted = f"{before + rows}, or in [{rows}, {before}]"
             raise ConstraintError(f"total_sequence_length must be {accepted}, but it is {total}")
         check_value("seqlens_k.size", seqlens_k.size, (batch,))
@@ -157,10 +181,13 @@ class _Lengths:
             return jnp.where(self.is_first, first, ids)
         return first if self.is_first else ids
 
-    def bias(self, bias: Array, heads: int) -> jax.Array:
+    def bias(self, bias: Array, heads: int, window: SlidingWindowCache | None) -> jax.Array:
         """Returns the bias, with zeros for unused room of the cache."""
         check_bias(bias, (self.batch, heads, self.rows))
-        return fit_keys("attention_bias", bias, self.total, self.room)
+        if window is None:
+            return fit_keys("attention_bias", bias, self.total, self.room)
+        check_shape("attention_bias", bias, (None, None, None, self.total))
+        return window.bias(bias)
 
 
 def _window(causal: int, size: int) -> tuple[int | None, int | None]:

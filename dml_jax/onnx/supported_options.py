@@ -18,7 +18,7 @@ _SUPPORTED: Mapping[str, Mapping[str, Collection[Any]]] = {
     "com.microsoft::GroupQueryAttention": {
         **dict.fromkeys(("k_scale", "v_scale"), (None,)),  # of caches that are quantised, as the next ones
         **dict.fromkeys(("k_quant_type", "v_quant_type"), ("NONE",)),
-        **dict.fromkeys(("kv_cache_bit_width", "sliding_window_cache"), (0,)),
+        "kv_cache_bit_width": (0,),
     },
     "com.microsoft::MatMulNBits": {"weight_prepacked": (0,)},
     "com.microsoft::MultiHeadAttention": {"cache_indirection": (None,)},

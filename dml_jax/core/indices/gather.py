@@ -5,14 +5,13 @@ from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ...lowering.partition import TableShards, known_shards
 from ...lowering.plain.data_movement import back_with_number
 from ...lowering.plain.gather import Read, gather_slices
 from ...lowering.plain.gather_scatter_dimension_numbers import Slices
-from ...lowering.values.bit_exact import carry_bits, hide_constant, is_narrow
+from ...lowering.values.bit_exact import carry_bits
 from ..rules import one_of
 from .index_rule import check_order, resolve, sizes_row
 from .promises import Promises, show_indices
@@ -58,8 +57,6 @@ def read(
         drops=mode == "fill",
         deterministic=promises.deterministic,
     )
-    if mode == "fill" and is_narrow(input.dtype):  # whose bits are cast below: see hide_constant
-        indices = indices + hide_constant(np.zeros((), indices.dtype))
     if shards := known_shards():
         of = shards.operands
         computed = shards.output  # indices that are no operand are sharded as the elements that they read

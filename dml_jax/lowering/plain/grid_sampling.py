@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
+from ..values.bit_exact import carry_bits
 from .cubic_weights import far, near
 from .gather import Read, gather_slices
 from .gather_scatter_dimension_numbers import Slices
@@ -73,11 +74,20 @@ def _sample(input: jax.Array, positions: Sequence[jax.Array], mode: str, padding
     is_copy = mode == "nearest"
     wide = input.dtype if is_copy else wide_type(input.dtype)
     # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.
-    rows = jnp.moveaxis(input.astype(wide).reshape(*input.shape[:2], prod(sizes)), 1, 2)
+    rows = carry_bits(_channels_last, None, input.astype(wide))
     read = Read(Slices(3, (1,), (0,), (0,), (3,)), "promise_in_bounds")
-    elements = jnp.where(inside[..., None], gather_slices(index[..., None], rows, read), np.zeros((), wide))
+    elements = gather_slices(index[..., None], rows, read)
+    elements = carry_bits(jnp.where, inside[..., None], elements, jnp.zeros((), wide))
     elements = elements[:, 0] if is_copy else (elements * weight.astype(wide)[..., None]).sum(1)
-    return narrow_apart(jnp.moveaxis(elements, 1, 2), input.dtype)
+    return narrow_apart(carry_bits(_channels_second, None, elements), input.dtype)
+
+
+def _channels_last(_: None, input: jax.Array) -> jax.Array:
+    return jnp.moveaxis(input.reshape(*input.shape[:2], prod(input.shape[2:])), 1, 2)
+
+
+def _channels_second(_: None, rows: jax.Array) -> jax.Array:
+    return jnp.moveaxis(rows, 1, 2)
 
 
 def _elements(places: jax.Array, size: int, reflects: bool, aligns: bool) -> jax.Array:

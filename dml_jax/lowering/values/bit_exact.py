@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from ...errors import ConstraintError
 from ..primitive import Back, Move, by_platform, linear, transpose_of
@@ -134,11 +135,11 @@ def fence(move: Move) -> Move:
 def as_guarded_bits(move: Move) -> Move:
     """`as_bits` for a move that repeats elements, or chooses among them or a constant: LLVM would take casts back.
 
-    On CPUs zeros are added bit by bit that neither XLA nor LLVM knows, because they are computed from coordinates.
+    On CPUs each element is combined with a zero that the program reads from memory, so that LLVM does not know it.
     """
 
     def guarded(where: Any, *images: jax.Array) -> jax.Array:
-        return by_platform(move(where, *images), cpu=_or_zeros, default=lambda moved: moved)
+        return by_platform(move(where, *images), cpu=_or_zero, default=lambda moved: moved)
 
     def moved(where: Any, *data: jax.Array) -> jax.Array:
         return (as_bits(guarded) if is_narrow(data[0].dtype) else move)(where, *data)
@@ -146,20 +147,25 @@ def as_guarded_bits(move: Move) -> Move:
     return moved
 
 
-def _or_zeros(images: jax.Array) -> jax.Array:
-    is_known = all(isinstance(n, int) for n in images.shape)
-    if not is_known or not images.ndim or sum(images.shape) > np.iinfo(np.int32).max:
-        return images | never_one(images).astype(images.dtype)  # by the images themselves, which takes longer
-    indices = (lax.broadcasted_iota(jnp.int32, images.shape, d) for d in range(images.ndim))
-    return images | (sum(indices, jnp.zeros(images.shape, jnp.int32)) >= sum(images.shape)).astype(images.dtype)
+def _or_zero(images: jax.Array) -> jax.Array:
+    """`images | 0`, with the first of three constants: XLA writes one number, or several in a line, into the code."""
+    constants = hide_constant(np.array([0, 0, 1], images.dtype), images)
+    return images | lax.index_in_dim(constants, 0, keepdims=False)
 
 
-def hide_constant(value: Any) -> jax.Array:
+def hide_constant(value: Any, beside: Any = None) -> jax.Array:
     """A constant that XLA does not know while it compiles, such as static indices.
 
     It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
+
+    Args:
+      value: the constant.
+      beside: a traced array; `jax.ensure_compile_time_eval`, under which constants of ONNX models are folded, computes
+        at once whatever has no traced operand, barriers too.
     """
-    return lax.optimization_barrier(jnp.asarray(value))
+    hidden = lax.optimization_barrier(jnp.asarray(value))
+    is_computed = beside is not None and not isinstance(hidden, Tracer)
+    return lax.optimization_barrier((hidden, beside))[0] if is_computed else hidden
 
 
 def never_one(integer: jax.Array) -> jax.Array:

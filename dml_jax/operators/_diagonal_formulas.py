@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..lowering.plain.data_movement import back_with_number, move_elements
-from ..lowering.values.bit_exact import index_dtype
+from ..lowering.values.bit_exact import as_guarded_bits, index_dtype
 
 __all__ = ["filled"]
 
@@ -22,7 +22,8 @@ def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:
     low, high = (min(max(number, int(limits.min)), int(limits.max)) for number in (begin, end))
     diagonal = lax.broadcasted_iota(dtype, sizes, 1) - lax.broadcasted_iota(dtype, sizes, 0)
     is_filled = (diagonal >= low) ^ (diagonal < high) ^ (end >= begin)
-    return move_elements(_chosen, is_filled, input, jnp.asarray(value), back=back_with_number(_chosen))
+    back, value = back_with_number(_chosen), jnp.asarray(value)
+    return move_elements(_chosen, is_filled, input, value, back=back, carry=as_guarded_bits)
 
 
 def _chosen(is_filled: jax.Array, input: jax.Array, value: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
-from ..lowering.values.bit_exact import carry_bits
+from ..lowering.values.bit_exact import as_guarded_bits, carry_bits
 
 __all__ = ["ElementWiseIfDesc", "select"]
 
@@ -69,7 +69,8 @@ def select(condition: Condition, a: Data, b: Data, *, out_sharding: OutSharding 
 
     Source: DML_ELEMENT_WISE_IF_OPERATOR_DESC, whose condition is UINT8.
     """
-    return carry_bits(lax.select, jnp.asarray(condition).astype(bool), jnp.asarray(a), jnp.asarray(b))
+    condition, a, b = jnp.asarray(condition).astype(bool), jnp.asarray(a), jnp.asarray(b)
+    return carry_bits(lax.select, condition, a, b, carry=as_guarded_bits)
 
 
 _CONDITIONS = (DataType.UINT8,)

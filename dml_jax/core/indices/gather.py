@@ -11,7 +11,7 @@ from ...lowering.partition import TableShards, known_shards
 from ...lowering.plain.data_movement import back_with_number
 from ...lowering.plain.gather import Read, gather_slices
 from ...lowering.plain.gather_scatter_dimension_numbers import Slices
-from ...lowering.values.bit_exact import carry_bits
+from ...lowering.values.bit_exact import as_guarded_bits, carry_bits
 from ..rules import one_of
 from .index_rule import check_order, resolve, sizes_row
 from .promises import Promises, show_indices
@@ -70,4 +70,5 @@ def read(
     slice_dims = [d for d in range(values.ndim) if d not in slices.placed]
     inside = lax.broadcast_in_dim(inside, values.shape, slice_dims)
     filling = jnp.zeros((), input.dtype) if fill_value is None else jnp.asarray(fill_value)
-    return carry_bits(jnp.where, inside, values, filling, back=back_with_number(jnp.where))
+    back = back_with_number(jnp.where)
+    return carry_bits(jnp.where, inside, values, filling, back=back, carry=as_guarded_bits)

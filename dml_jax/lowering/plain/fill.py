@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..primitive import Back
+from ..values.bit_exact import as_guarded_bits
 from .data_movement import back_with_number, move_elements
 
 __all__ = ["Fill", "choose_value", "fill_with", "select_value"]
@@ -31,7 +32,7 @@ def fill_with(value: Any, sizes: Sequence[Any]) -> jax.Array:
 
 def choose_value(on: jax.Array, values: Any, back: Back) -> jax.Array:
     """`values[1]` where `on`, else `values[0]`; `back` adds cotangents up."""
-    return move_elements(select_value, on, values, back=back)
+    return move_elements(select_value, on, values, back=back, carry=as_guarded_bits)
 
 
 def select_value(on: jax.Array, values: jax.Array) -> jax.Array:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bit_exact import carry_bits
+from ..values.bit_exact import as_guarded_bits, carry_bits
 from .cubic_weights import far, near
 from .gather import Read, gather_slices
 from .gather_scatter_dimension_numbers import Slices
@@ -77,7 +77,8 @@ def _sample(input: jax.Array, positions: Sequence[jax.Array], mode: str, padding
     rows = carry_bits(_channels_last, None, input.astype(wide))
     read = Read(Slices(3, (1,), (0,), (0,), (3,)), "promise_in_bounds")
     elements = gather_slices(index[..., None], rows, read)
-    elements = carry_bits(jnp.where, inside[..., None], elements, jnp.zeros((), wide))
+    nothing = jnp.zeros((), wide)
+    elements = carry_bits(jnp.where, inside[..., None], elements, nothing, carry=as_guarded_bits)
     elements = elements[:, 0] if is_copy else (elements * weight.astype(wide)[..., None]).sum(1)
     return narrow_apart(carry_bits(_channels_second, None, elements), input.dtype)
 

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec
 
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type, widen_apart
-from ..values.bit_exact import carry_bits
+from ..values.bit_exact import as_guarded_bits, carry_bits
 from .gather import read_of, reading
 from .scatter_combiners import ADD, MAX, MIN, MUL, Reduction
 from .scatter_reduce import scatter_reduce
@@ -53,7 +53,8 @@ def reduce_slices(
         combined = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
         combined = _combine(indices, data, input.shape, write, reduction)
-    return carry_bits(jnp.where, jnp.broadcast_to(counts > 0, input.shape), combined, input)
+    is_reached = jnp.broadcast_to(counts > 0, input.shape)
+    return carry_bits(jnp.where, is_reached, combined, input, carry=as_guarded_bits)
 
 
 def _combine(

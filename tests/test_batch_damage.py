@@ -90,7 +90,8 @@ def test_a_partial_output_that_is_cut_off_while_it_is_written_is_told(tmp_path):
 def test_processes_that_share_a_partial_output_begin_anew_after_process_0(tmp_path, monkeypatch):
     """Process 1 comes first: giving the file its size again would hide from process 0 that rows are lost."""
     monkeypatch.setattr(jobs, "PATIENCE", 0.1)
-    array = random_rows(ROWS)
+    # Parts of 13 batches: when half of the rows are written, three more batches are at work, and none is the last one.
+    array = random_rows(2 * ROWS)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "o.npy"
     for index in range(2):
         interrupt(path, out, share=(index, 2))
@@ -98,7 +99,7 @@ def test_processes_that_share_a_partial_output_begin_anew_after_process_0(tmp_pa
     with pytest.raises(BatchError, match="process 0 has not begun this job"):
         map_batches(blocks, path, out, batch_size=16, share=(1, 2))
     interrupt(path, out, share=(0, 2))
-    assert map_batches(blocks, path, out, batch_size=16, share=(1, 2)).bytes == 2 * array[100:].nbytes
+    assert map_batches(blocks, path, out, batch_size=16, share=(1, 2)).bytes == 2 * array[ROWS:].nbytes
     map_batches(blocks, path, out, batch_size=16, share=(0, 2))
     np.testing.assert_array_equal(np.load(out).view(np.uint8), blocks_oracle(array).view(np.uint8))
     assert names(tmp_path) == ["in.npy", "o.npy"]

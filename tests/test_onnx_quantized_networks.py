@@ -72,6 +72,8 @@ def small_network():
 
 def quantised(proto, folder, inputs, *, dynamic=False, weight=INT8, data=UINT8, **options):
     before, after = (str(folder / name) for name in ("before.onnx", "after.onnx"))
+    # Weights of 7 bits: of 8, ONNX Runtime saturates sums of two products on CPUs without VNNI.
+    options["reduce_range"] = weight == INT8
     onnx.save(onnx.shape_inference.infer_shapes(proto), before)
     if dynamic:
         quantization.quantize_dynamic(before, after, weight_type=weight, **options)
@@ -114,7 +116,7 @@ WAYS = {
     "dynamic channels": {"dynamic": True, "per_channel": True},
     "static": {},
     "static uint8": {"weight": UINT8},
-    "static channels": {"per_channel": True, "reduce_range": True},
+    "static channels": {"per_channel": True},
     "static int8": {"data": INT8, "per_channel": True},
 }
 

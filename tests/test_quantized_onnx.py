@@ -145,8 +145,10 @@ def test_products(of_b):
     a = rng.integers(0, 256, (7, 40)).astype(np.uint8)
     b = rng.integers(np.iinfo(of_b).min, np.iinfo(of_b).max + 1, (40, 5)).astype(of_b)
     a_zero, b_zero = one(120, np.uint8), one(3, of_b)
-    whole = of_runtime("MatMulInteger", [a, b, a_zero[0], b_zero[0]])
+    whole = (a.astype(np.int32) - 120) @ (b.astype(np.int32) - 3)
     assert_same_bits(computed(MatrixMultiplyIntegerDesc, (a, a_zero, b, b_zero), whole), whole)
+    if of_b == np.int8:
+        b //= 2  # 7 bits: of more, ONNX Runtime saturates sums of two products on CPUs without VNNI
     scales = one(0.02), (rng.random((1, 5)) / 9).astype(np.float32), one(1.7)
     inputs = (a, scales[0], a_zero, b, scales[1], np.full((1, 5), 3, of_b), scales[2], one(90, np.uint8))
     wanted = of_runtime("QLinearMatMul", [x[0] if x.size == 1 else x.ravel() if x.shape[0] == 1 else x for x in inputs])

@@ -3,7 +3,11 @@
 A move takes a matrix of at least four rows and four columns to another one, so that moves can follow each other.
 """
 
+import sys
+from functools import reduce
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpy.lib.stride_tricks import sliding_window_view
@@ -277,3 +281,45 @@ MOVES = {
         for mode in ("edge", "reflect", "symmetric", "wrap")
     },
 }
+
+# How a program gets the matrix.
+WAYS = ("argument", "constant", "eager")
+
+
+def every_number(dtype):
+    """All numbers of a type of 16 bits."""
+    return np.arange(2**16, dtype=np.uint16).view(dtype).reshape(256, 256)
+
+
+def computed(functions, x, way):
+    """The results of functions of a matrix; in one program, but for "eager"."""
+    if way == "argument":
+        return jax.jit(lambda x: [function(x) for function in functions])(x)
+    if way == "constant":
+        return jax.jit(lambda: [function(jnp.asarray(x)) for function in functions])()
+    return [function(jnp.asarray(x)) for function in functions]
+
+
+def wrong(chains, dtype, way, at_once=24):
+    """Of lists of moves that follow each other, those whose results have other bits than NumPy's, and in how many."""
+    x, counts = every_number(dtype), {}
+    for start in range(0, len(chains), at_once):
+        part = chains[start : start + at_once]
+        functions = [lambda x, names=names: reduce(lambda x, name: MOVES[name][0](x), names, x) for names in part]
+        for names, result in zip(part, computed(functions, x, way), strict=True):
+            expected = reduce(lambda b, name: MOVES[name][1](b), names, x.view(np.uint16))
+            assert (result.dtype, result.shape) == (x.dtype, expected.shape), names
+            if count := int((np.asarray(result).view(np.uint16) != expected).sum()):
+                counts[" | ".join(names)] = count
+    return counts
+
+
+def main():
+    """Ends with what is wrong on a number of CPU devices, which the arguments begin with, of the moves that follow."""
+    jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
+    counts = {way: wrong([[name] for name in sys.argv[2:]], jnp.bfloat16, way) for way in WAYS[:2]}
+    sys.exit(str(counts) if any(counts.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

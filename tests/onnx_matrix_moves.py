@@ -71,7 +71,7 @@ def resize(b):
 def unpool(b):
     at = order(2 * b.size)[: b.size].reshape(1, 1, *b.shape).astype(np.int64)
     node = ("MaxUnpool", (X, at), {"kernel_shape": [1, 2], "strides": [1, 2]})
-    return with_reshape((1, 1, *b.shape), node, last=(2, b.size))
+    return with_reshape((1, 1, *b.shape), node, last=(4, b.size // 2))
 
 
 # By name: the nodes for a matrix like an array, and NumPy's. Nodes follow each other.

@@ -1,18 +1,27 @@
 """Every data type arrives bit for bit: NaN payloads, signed zeros, subnormals and every integer."""
 
+import os
+import platform
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import matrix_moves
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, sampled, together
+from checks import assert_same_bits, sampled, spread, together
+from matrix_moves import MOVES, WAYS, wrong
 from small_arrays import random_keys
 
 import dml_jax
 
 pytestmark = pytest.mark.device
+
+ROOT = Path(__file__).parents[1]
 
 DIRECTML = ["float32", "float16", "uint32", "uint16", "uint8", "int32", "int16", "int8", "float64", "uint64", "int64"]
 FLOAT8 = [name for name in dir(ml_dtypes) if name.startswith("float8_")]
@@ -73,6 +82,42 @@ def test_every_operator_moves_bits(name):
             assert_same_bits(result, expected)
             if function.keywords.get("mode") in (None, "clip", "drop"):
                 assert_same_bits(function(*arrays), expected)
+
+
+# All numbers of 16 bits, whose NaNs a detour through float32 would change.
+
+
+@pytest.mark.parametrize("dtype", sampled(["bfloat16", "float16"], ["bfloat16"]))
+@pytest.mark.parametrize(("way", "part"), spread(WAYS, WAYS, 3))
+def test_each_move(dtype, way, part):
+    assert wrong([[name] for name in [*MOVES][part]], jnp.dtype(dtype), way) == {}
+
+
+@pytest.mark.parametrize("way", ["argument", "constant"])
+@pytest.mark.parametrize("first", sampled(MOVES, []))
+def test_each_move_after_another(first, way):
+    """In one program: XLA fuses them."""
+    assert wrong([[first, name] for name in MOVES], jnp.bfloat16, way, at_once=8) == {}
+
+
+@pytest.mark.parametrize("seed", sampled(range(60), [0]))
+def test_three_moves(seed):
+    rng = np.random.default_rng(seed)
+    assert wrong(rng.choice([*MOVES], (4, 3)).tolist(), jnp.bfloat16, "argument") == {}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the other instructions are those of x86-64")
+@pytest.mark.parametrize("devices", sampled([1, 4, 8], [4]))
+def test_moves_with_fewer_instructions(devices, exhaustive):
+    """On CPUs of AVX2 alone, with as many devices as XLA divides loops among."""
+    names = MOVES if exhaustive else ["as_strided overlapping", "fill_diagonals", "gather columns", "pad", "unfold"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}
+    command = [sys.executable, matrix_moves.__file__, str(devices), *names]
+    run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+# Less than a byte.
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])

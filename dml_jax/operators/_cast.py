@@ -109,7 +109,7 @@ def _keep_rounding(narrow: jax.Array) -> jax.Array:
     """
     image = jnp.dtype(f"uint{8 * narrow.dtype.itemsize}")
     bits = lax.bitcast_convert_type(narrow, image)
-    return lax.bitcast_convert_type(bits | hide_constant(np.zeros((), image)), narrow.dtype)
+    return lax.bitcast_convert_type(bits | hide_constant(np.zeros((), image), bits), narrow.dtype)
 
 
 def _odd_float(wide: jax.Array) -> jax.Array:

@@ -163,7 +163,7 @@ def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) ->
         sizes = [*array.shape[:axis], windows.count, *array.shape[axis + 1 :]]
         return jnp.zeros((*sizes[:lead], windows.window, *sizes[lead:]), array.dtype)
     indices = np.where((at >= 0) & (at < windows.size), at, windows.size).astype(index_dtype((windows.size,)))
-    return jnp.moveaxis(jnp.take(array, hide_constant(indices), axis, mode="fill", fill_value=0), axis, lead)
+    return jnp.moveaxis(jnp.take(array, hide_constant(indices, array), axis, mode="fill", fill_value=0), axis, lead)
 
 
 def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:

@@ -13,6 +13,8 @@ from onnx_matrix_moves import MOVES, chain, takes
 
 from dml_jax.onnx import to_jax
 
+pytestmark = pytest.mark.device
+
 WAYS = ("argument", "constant", "eager argument", "eager constant")
 
 

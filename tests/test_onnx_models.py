@@ -505,6 +505,7 @@ def test_integers_are_divided_towards_zero():
     assert_same_bits(to_jax(model([node], {}, ["y"], {"a": a, "b": b}))(), np.int32([-3, -3, 3, 3, -2]))
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     "dtype", sampled(["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"], ["bfloat16", "float8_e5m2"])
 )

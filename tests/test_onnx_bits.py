@@ -47,3 +47,10 @@ def test_each_node_after_another(first, way):
 def test_a_constant_that_is_padded(way):
     """Folding computes whatever is known, and so what XLA and LLVM must not know."""
     assert_moved(["Pad", "Slice"], jnp.dtype(jnp.bfloat16), way)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_static_value(dtype):
+    """NumPy warns of signaling NaNs that it compares."""
+    x = every_number(jnp.dtype(dtype))
+    assert_same_bits(to_jax(chain(["Identity"], x, False), static={"m0": x})(), x)

@@ -126,7 +126,7 @@ def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> di
         is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):
             known[name] = given.astype(specs[name].dtype) if is_number else given
-        is_kept = (known[name] == given) | ((given != given) & (known[name] != known[name]))  # a NaN stays one
+            is_kept = (known[name] == given) | ((given != given) & (known[name] != known[name]))  # a NaN stays one
         if not is_number or not is_kept.all():
             raise DataTypeError(
                 f"{what}: it must be exactly representable as {specs[name].dtype}, but it is {value!r:.60}"

@@ -1,11 +1,9 @@
 """Every data type arrives bit for bit: NaN payloads, signed zeros, subnormals and every integer."""
 
-import os
 import platform
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +11,7 @@ import matrix_moves
 import ml_dtypes
 import numpy as np
 import pytest
+from batch_jobs import environment
 from checks import assert_same_bits, sampled, spread, together
 from matrix_moves import MOVES, WAYS, wrong
 from small_arrays import random_keys
@@ -20,8 +19,6 @@ from small_arrays import random_keys
 import dml_jax
 
 pytestmark = pytest.mark.device
-
-ROOT = Path(__file__).parents[1]
 
 DIRECTML = ["float32", "float16", "uint32", "uint16", "uint8", "int32", "int16", "int8", "float64", "uint64", "int64"]
 FLOAT8 = [name for name in dir(ml_dtypes) if name.startswith("float8_")]
@@ -111,9 +108,9 @@ def test_three_moves(seed):
 def test_moves_with_fewer_instructions(devices, exhaustive):
     """On CPUs of AVX2 alone, with as many devices as XLA divides loops among."""
     names = MOVES if exhaustive else ["as_strided overlapping", "fill_diagonals", "gather columns", "pad", "unfold"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}
     command = [sys.executable, matrix_moves.__file__, str(devices), *names]
-    run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    flags = {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}
+    run = subprocess.run(command, env={**environment(), **flags}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 

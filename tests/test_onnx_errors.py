@@ -75,6 +75,12 @@ OPTIONS = {
         "SimplifiedLayerNormalization", ["x", "x"], ["y"], stash_type=TensorProto.FLOAT16
     ),
     "com.microsoft::Attention with do_rotary=1": make("Attention", ["x", "x"], ["y"], do_rotary=1, **ATTENTION),
+    "com.microsoft::FusedConv with activation=Elu": make(
+        "FusedConv", ["x", "x"], ["y"], activation="Elu", domain=MICROSOFT
+    ),
+    "com.microsoft::FusedMatMulActivation with activation=Relu": make(
+        "FusedMatMulActivation", ["x", "x"], ["y"], activation="Relu", domain=MICROSOFT
+    ),
     "com.microsoft::GroupQueryAttention with k_scale=s": make(
         "GroupQueryAttention", ["x", *[""] * 4, "x", "x", *[""] * 5, "s"], ["y"], **GROUPED
     ),

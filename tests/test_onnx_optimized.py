@@ -234,8 +234,8 @@ CLIP = {"activation": "Clip", "activation_params": [1.0]}
     [
         ("FusedConv", [X, W, None, X], {}, "Z: its sizes must be [1, 3, 3], but they are [1, 2, 5]"),
         ("FusedConv", [X, W], CLIP, "activation_params of Clip must be 2 numbers, but they are [1.0]"),
-        ("FusedConv", [X, W], {"activation": "Elu"}, "activation must be Clip or HardSigmoid or"),
-        ("FusedGemm", [X[0], X[0].T], {"activation": "Clip"}, "or ThresholdedRelu, but it is Clip"),
+        ("FusedConv", [X, W], {"activation": "Elu"}, "com.microsoft::FusedConv with activation=Elu (node #0)"),
+        ("FusedGemm", [X[0], X[0].T], {"activation": "Clip"}, "com.microsoft::FusedGemm with activation=Clip"),
         (
             "FusedGemm",
             [X[0], X[0].T],

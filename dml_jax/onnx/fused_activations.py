@@ -14,13 +14,14 @@ from .contrib_schemas import optional, required, schema
 from .convolution import CONV_ATTRIBUTES, conv
 from .elementwise import add
 from .matmul import gemm
-from .operand_checks import check_shape, check_value, needed
+from .operand_checks import check_shape, needed
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS"]
+__all__ = ["CONV_ACTIVATIONS", "GEMM_ACTIVATIONS", "OPERATORS", "SCHEMAS"]
 
-# By the name in a FusedConv: DirectML's name, and the names of the numbers in `activation_params`.
-_OF_CONV: Mapping[str, tuple[str, tuple[str, ...]]] = {
+# The activations of ONNX Runtime's CPU provider; `to_jax` refuses others. By the name in a FusedConv: DirectML's name,
+# and the names of the numbers in `activation_params`.
+CONV_ACTIVATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Clip": ("ELEMENT_WISE_CLIP", ("Min", "Max")),
     "HardSigmoid": ("ACTIVATION_HARD_SIGMOID", ("Alpha", "Beta")),
     "HardSwish": ("ACTIVATION_HARD_SWISH", ()),
@@ -31,8 +32,8 @@ _OF_CONV: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Tanh": ("ACTIVATION_TANH", ()),
 }
 # The same of a FusedGemm, whose numbers are attributes of their own: Alpha is `activation_alpha`.
-_OF_GEMM: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    **{name: row for name, row in _OF_CONV.items() if name not in ("Clip", "HardSwish", "Silu")},
+GEMM_ACTIVATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **{name: row for name, row in CONV_ACTIVATIONS.items() if name not in ("Clip", "HardSwish", "Silu")},
     "Celu": ("ACTIVATION_CELU", ("Alpha",)),
     "Elu": ("ACTIVATION_ELU", ("Alpha",)),
     "ParametricSoftplus": ("ACTIVATION_PARAMETRIC_SOFTPLUS", ("Alpha", "Beta")),
@@ -54,8 +55,7 @@ def _fused_conv(
         y = add(a=y, b=z)
     if activation is None:
         return y
-    check_value("activation", activation, _OF_CONV)
-    operator, names = _OF_CONV[activation]
+    operator, names = CONV_ACTIVATIONS[activation]
     if names and len(activation_params) != len(names):
         rule = f"activation_params of {activation} must be {len(names)} numbers"
         raise ConstraintError(f"{rule}, but they are {[*activation_params]}")
@@ -71,8 +71,7 @@ def _fused_gemm(
     **given: Any,
 ) -> Array:
     """FusedGemm: activation(Gemm). As in ONNX Runtime, numbers that the activation does not have are not read."""
-    check_value("activation", activation, _OF_GEMM)
-    operator, names = _OF_GEMM[activation]
+    operator, names = GEMM_ACTIVATIONS[activation]
     numbers = {"Alpha": activation_alpha, "Beta": activation_beta, "Gamma": activation_gamma}
     reason = f"the activation is {activation}"
     values = {name: needed(f"activation_{name.lower()}", numbers[name], reason) for name in names}

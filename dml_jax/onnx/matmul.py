@@ -75,11 +75,14 @@ def _fused_matmul(*, a: Array, b: Array, **attributes: Any) -> jax.Array:
 
 
 def _fused_matmul_activation(
-    *, a: Array, b: Array, activation: str, activation_axis: int = -1, **attributes: Any
+    *,
+    a: Array,
+    b: Array,
+    activation: str,  # of supported_options.py
+    activation_axis: int = -1,
+    **attributes: Any,
 ) -> jax.Array:
     """FusedMatMulActivation; ONNX Runtime fuses Softmax only, along one dimension, without parameters."""
-    if activation != "Softmax":
-        raise ConstraintError(f"activation must be Softmax, but it is {activation!r}")
     for name in ("activation_alpha", "activation_beta", "activation_gamma"):
         if (number := attributes.pop(name, None)) is not None:
             raise ConstraintError(f"{name} must be left out, because a Softmax has no numbers, but it is {number}")

@@ -6,6 +6,7 @@ from typing import Any
 from onnx import TensorProto
 
 from .contrib_schemas import qualified
+from .fused_activations import CONV_ACTIVATIONS, GEMM_ACTIVATIONS
 from .node import Node
 
 __all__ = ["refused_options"]
@@ -15,6 +16,9 @@ _SUPPORTED: Mapping[str, Mapping[str, Collection[Any]]] = {
     "Cast": {"to": {*TensorProto.DataType.values(), *TensorProto.DataType.keys()} - {TensorProto.STRING, "STRING"}},
     "SimplifiedLayerNormalization": {"stash_type": (1,)},
     "com.microsoft::Attention": {"do_rotary": (0,)},
+    "com.microsoft::FusedConv": {"activation": CONV_ACTIVATIONS},
+    "com.microsoft::FusedGemm": {"activation": GEMM_ACTIVATIONS},
+    "com.microsoft::FusedMatMulActivation": {"activation": ("Softmax",)},
     "com.microsoft::GroupQueryAttention": {
         **dict.fromkeys(("k_scale", "v_scale"), (None,)),  # of caches that are quantised, as the next ones
         **dict.fromkeys(("k_quant_type", "v_quant_type"), ("NONE",)),

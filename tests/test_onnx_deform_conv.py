@@ -66,7 +66,7 @@ def drawn(seed, dtype=np.float32, rank=2, *, is_symmetric=False):
     return [x, w, offset, b, mask], attributes | {"group": group, "offset_group": offset_group}
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_two_dimensions(seed):
     operands, attributes = drawn(seed)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, sampled
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx, runtime
 
 from dml_jax.onnx import OnnxError, UnsupportedError, to_jax
@@ -67,7 +67,7 @@ NODES = [
 
 
 @places
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", sampled(range(6), [0]))
 def test_nodes_in_any_order(place, seed):
     shuffled = [NODES[i] for i in np.random.default_rng(seed).permutation(len(NODES))]
     assert_same_bits(to_jax(place(shuffled))(X), to_jax(place(NODES))(X))
@@ -100,7 +100,7 @@ def test_an_order_that_is_right_stays():
 
 def test_a_long_chain_backwards():
     """Without recursion, and each name once: a step may read thousands of others."""
-    count = 50_000
+    count = 20_000
     chain = steps(*([i + 1] for i in range(count - 1)), [])
     assert in_order(chain) == chain[::-1]
     wide = steps([*range(1, count)], *([] for _ in range(count - 1)))

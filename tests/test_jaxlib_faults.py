@@ -51,6 +51,17 @@ def nan_is_the_maximum():
     return bool(jnp.isnan(jax.jit(jnp.max)(x)))
 
 
+X = np.float32([[0, 1, 2, 3], [-np.inf] * 4, [4, 5, 6, 7]])
+
+
+def exponentials_keep_nan():
+    def exponentials(x):
+        top = x.max(1, keepdims=True)
+        return jnp.exp(jnp.where(top == -jnp.inf, top - top, x))
+
+    return bool(np.isnan(jax.jit(exponentials)(X)[1]).all())
+
+
 def bits_are_kept(dtype):
     bits = np.arange(2 ** (8 * np.dtype(dtype).itemsize)).astype(f"uint{8 * np.dtype(dtype).itemsize}")
     padded = np.asarray(jax.jit(lambda x: jnp.pad(x, 1))(bits.view(dtype)))
@@ -81,6 +92,7 @@ EXCLUDED = (0, 0)  # no release that pyproject.toml allows has it
 FAULTS = {
     "columns": Fault("A product of a 2x3 or 3x3 matrix and", columns_are_right, (0, 10)),
     "maximum": Fault("`jnp.max` and `jnp.min` of 4,096 floats and more", nan_is_the_maximum),
+    "exponentials": Fault("`jnp.exp` of rows that `jnp.where` makes NaN", exponentials_keep_nan),
     "bits of bfloat16": Fault(
         "`jnp.pad`, `jnp.where` and `.at[].set` of bfloat16", partial(bits_are_kept, ml_dtypes.bfloat16), (0, 11)
     ),
@@ -168,6 +180,13 @@ def test_the_maximum_of_many_with_a_nan_is_nan():
     x = np.zeros(2**20, np.float32)
     x[5] = np.nan
     assert np.isnan(dml_jax.reduce(x, "max", [0])[0])
+
+
+def test_the_exponential_of_a_log_softmax_of_nothing_is_nan():
+    def weights(x):
+        return jnp.exp(dml_jax.activate(x, dml_jax.Activation("ACTIVATION_LOG_SOFTMAX1", ((1,),))))
+
+    np.testing.assert_array_equal(np.isnan(jax.jit(weights)(X)), [[False] * 4, [True] * 4, [False] * 4])
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])

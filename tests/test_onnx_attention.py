@@ -1,11 +1,16 @@
 """Attention of ONNX Runtime's operators beside ONNX Runtime, and where that lacks it beside what it has."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from attention_oracle import attended
 from checks import sampled
 from microsoft_nodes import FLOAT, Draw, close, computed, of_runtime
 
-from dml_jax.onnx import OnnxError
+from dml_jax import TensorDesc
+from dml_jax.descs import MultiheadAttentionDesc
+from dml_jax.onnx import OnnxError, group_query_attention, ort_attention
 
 # MultiHeadAttention and Attention.
 
@@ -210,3 +215,54 @@ def test_wrong_rotations_are_refused(message):
             attributes[where] = value
     with pytest.raises(OnnxError, match=message):
         computed("RotaryEmbedding", inputs, **attributes)
+
+
+# Gradients.
+
+
+def of_query_without_keys():
+    """Calls of queries, keys and values in heads, (1, 2, 3, 8), with scores of -inf for all keys of query 1."""
+    bias = np.zeros((1, 1, 3, 3), FLOAT)
+    bias[0, 0, 1] = -np.inf
+    last = {"seqlens_k": np.int32([2]), "total_sequence_length": np.int32([3])}
+    counts, scale = {"num_heads": 2}, {"scale": 0.5}
+
+    def multi_head(q, k, v):
+        given = {"query": q, "key": k, "value": v, "attention_bias": bias}
+        return ort_attention.multi_head_attention(**given, **counts, **scale)[0]
+
+    def grouped(q, k, v):
+        given = {"query": q, "key": k, "value": v, "attention_bias": bias, **last}
+        return group_query_attention.group_query_attention(**given, **counts, **scale, kv_num_heads=2, causal=0)[0]
+
+    def struct(q, k, v):
+        flags = np.broadcast_to(bias == 0, (1, 2, 3, 3)).astype(np.int32)
+        rows, mask = TensorDesc("FLOAT32", (1, 3, 16)), TensorDesc("INT32", flags.shape)
+        masked = {"mask": mask, "mask_type": "BOOLEAN", "mask_filter_value": -np.inf}
+        desc = MultiheadAttentionDesc(rows, rows, rows, output=rows, head_count=2, **scale, **masked)
+        return desc.compute(q, k, v, flags)
+
+    return {"MultiHeadAttention": multi_head, "GroupQueryAttention": grouped, "MULTIHEAD_ATTENTION": struct}
+
+
+@pytest.mark.parametrize("operator", sampled(of_query_without_keys(), ["MultiHeadAttention"]))
+def test_a_query_that_sees_no_key_has_no_gradient(operator):
+    """Its output is NaN, as in ONNX Runtime; a program that leaves it out has finite derivatives."""
+    draw, call = Draw(3), of_query_without_keys()[operator]
+    heads = [draw(1, 2, 3, 8) for _ in range(3)]
+    cotangent = draw(1, 2, 3, 8)
+    cotangent[:, :, 1] = 0
+
+    def flat(x):
+        return x.transpose(0, 2, 1, 3).reshape(1, 3, 16)
+
+    def total(*rows):
+        output = call(*rows)
+        return (jnp.where(jnp.isnan(output), 0, output) * flat(cotangent)).sum(), output
+
+    slopes, output = jax.jit(jax.grad(total, argnums=range(3), has_aux=True))(*map(flat, heads))
+    wanted = attended(*heads, np.array([[True], [False], [True]]), cotangent, scale=0.5)
+    assert np.isnan(output[:, 1]).all()
+    np.testing.assert_allclose(output[:, ::2], flat(wanted.output)[:, ::2], rtol=1e-5, atol=1e-6)
+    for slope, expected in zip(slopes, (wanted.of_query, wanted.of_key, wanted.of_value), strict=True):
+        np.testing.assert_allclose(slope, flat(expected), rtol=1e-5, atol=1e-6)

@@ -58,7 +58,7 @@ def _unless_all_excluded(
     """`function` of numbers minus their maximum, at most 0; NaN where all of them are -inf.
 
     The derivatives of that NaN are 0, as a program replaces it that masks every key of a query. It is added, because
-    XLA:CPU of jaxlib 0.10 and 0.12 makes any number of exp(where(condition, NaN, x)).
+    XLA:CPU makes any number of exp(where(condition, NaN, x)): see docs/stability.md.
 
     Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
     its exponential infinite.

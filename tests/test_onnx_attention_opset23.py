@@ -177,8 +177,8 @@ def unseen(seed=0):
     return draw(1, 2, 3, 4), draw(1, 2, 3, 4), draw(1, 2, 3, 4), draw(1, 2, 3, 4)
 
 
-def attention_of(mask, **attributes):
-    proto, _ = one_node("Attention", [np.zeros((1, 2, 3, 4), np.float32)] * 3 + [mask], opset=23, **attributes)
+def attention_of(mask, dtype=np.float32, **attributes):
+    proto, _ = one_node("Attention", [np.zeros((1, 2, 3, 4), dtype)] * 3 + [mask], opset=23, **attributes)
     return jax.jit(lambda q, k, v: to_jax(proto)(q, k, v, mask))
 
 
@@ -285,6 +285,20 @@ def test_softmax_precision_widens_alone():
         function(q, k, v)
     with jax.enable_x64(True):
         assert function(q, k, v).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
+def test_halves_are_multiplied_as_they_are_and_added_in_float32(dtype):
+    """GPUs multiply them many times as fast as float32; products beyond float16 stay finite."""
+    q, k, v = (x.astype(dtype) for x in unseen()[:3])
+    q, k = q * 400, k * 400
+    function = attention_of(np.ones((3, 3), bool), dtype)
+    short = "bf16" if dtype == jnp.bfloat16 else "f16"
+    program = jax.jit(function).lower(q, k, v).as_text()
+    products = [line for line in program.splitlines() if "dot_general" in line]
+    assert len(products) == 2
+    assert all(line.count(f"x{short}>") == 2 and line.rstrip().endswith("xf32>") for line in products)
+    assert_near(function(q, k, v), attended(q, k, v, True, scale=0.5).output, dtype)
 
 
 @pytest.mark.exhaustive

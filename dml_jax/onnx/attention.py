@@ -63,8 +63,9 @@ def attention(
         check_shape("nonpad_kv_seqlen", nonpad_kv_seqlen, (batch,))
         lengths = nonpad_kv_seqlen.clip(0, keys).astype(np.int32)
         starts = lengths - np.int32(rows)
-    wide = np.promote_types(wide_type(q.dtype), wide_type(v.dtype))
-    queries, all_keys, all_values = (x.astype(wide) for x in (query, key, value))
+    common = jnp.promote_types(q.dtype, v.dtype)
+    wide = wide_type(common)
+    queries, all_keys, all_values = (x.astype(common) for x in (query, key, value))
     scale = 1 / sqrt(size) if scale is None else scale
     mask = None if attn_mask is None else _fit_mask(attn_mask, (batch, heads, rows, keys), wide, is_mask_padded)
     excludes = mask is not None and mask.dtype == bool

@@ -94,8 +94,7 @@ def group_query_attention(
     check_shape("head_sink", head_sink, (num_heads,))
     sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink
     attended = attend(
-        queries,
-        *map(as_wide, (all_keys, all_values)),
+        *(narrow_apart(queries, query.dtype), all_keys, all_values),
         scale=scale or 1 / sqrt(keys.shape[3]),
         softcap=softcap,
         added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads, window))],

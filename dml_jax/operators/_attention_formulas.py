@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from ..core.structs.activation_table import in_type_of
 from ..lowering.plain.softmax import compute_along
+from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.elementary_functions import tanh
 from ..lowering.values.xla_workarounds import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
@@ -85,7 +87,8 @@ def attend(
     no query sees is not read: it may be NaN. The derivatives of a query that sees no key are 0.
 
     Args:
-      query: (batch, N heads, S queries, D), floats of 32 bits or more, as the other arrays.
+      query: (batch, N heads, S queries, D). Keys and values have its type: products of narrower floats than float32 are
+        exact and added in float32, and weights are rounded to that type before they multiply values.
       key: (batch, G heads, T keys, D); N / G heads of queries share one.
       value: (batch, G heads, T keys, V).
       scale: products of queries and keys are multiplied with.
@@ -96,14 +99,15 @@ def attend(
       starts: of each row of the batch, which key is that of the first query; int32, (batch). A window needs it.
       window: how many keys before its own one, and after it, a query sees; None for all. (None, 0) is causal.
       sinks: of each head, the score of one more key, which has no value; (N), or None.
-      softmax_type: in which the weights are computed, by default that of the scores.
+      softmax_type: in which the weights are computed, by default that of the scores, which is float32 or wider.
       of_nothing: the output and the weights of a query that sees no key.
     """
     is_seen = _is_seen(query.shape[2], key.shape[2], [*_exclusions(added), mask], lengths, starts, window)
+    read_key = key
     if is_seen is not None:
         is_read = _is_read(is_seen, query.shape[1], *key.shape[1:3])
-        key, value = (jnp.where(is_read, rows, 0) for rows in (key, value))
-    scores = reduce(jnp.add, added, cap(key_products(query, key, scale), softcap))
+        read_key, value = (jnp.where(is_read, rows, 0) for rows in (key, value))
+    scores = reduce(jnp.add, added, cap(key_products(query, key, scale, read_key), softcap))
     if is_seen is not None:
         scores = jnp.where(is_seen, scores, -np.inf)
     weights = _weights(scores.astype(softmax_type or scores.dtype), sinks).astype(scores.dtype)
@@ -114,9 +118,12 @@ def attend(
     return Attended(output, scores, weights, is_seen)
 
 
-def key_products(query: jax.Array, key: jax.Array, scale: float) -> jax.Array:
-    """Returns the scaled products of queries and keys, (batch, N, S, T); as in `attend`."""
-    products = unfused_product(_by_group("bghsd,bgtd->bghst", query, key))
+def key_products(query: jax.Array, key: jax.Array, scale: float, read_key: jax.Array | None = None) -> jax.Array:
+    """Returns the scaled products of queries and keys, (batch, N, S, T); as in `attend`.
+
+    Where products of a key are left out, it may be NaN: then derivatives read 0 in its place, in `read_key`.
+    """
+    products = unfused_product(_multiply_keys(_by_group(query, key), key, key if read_key is None else read_key))
     return products.reshape(*query.shape[:3], key.shape[2]) * in_type_of(products, scale)
 
 
@@ -129,7 +136,7 @@ def cap(products: jax.Array, softcap: float) -> jax.Array:
 
 def value_sums(weights: jax.Array, value: jax.Array) -> jax.Array:
     """Returns the sums of values by the weights of their keys, (batch, N, S, V); as in `attend`."""
-    sums = _by_group("bghst,bgtv->bghsv", weights, value)
+    sums = _multiply_values(_by_group(weights.astype(value.dtype), value), value, value)
     return sums.reshape(*weights.shape[:3], value.shape[3])
 
 
@@ -196,10 +203,35 @@ def _is_read(is_seen: jax.Array, heads: int, groups: int, keys: int) -> jax.Arra
     return jnp.broadcast_to(is_read, (*is_read.shape[:2], keys))[..., None]
 
 
-def _by_group(equation: str, x: jax.Array, shared: jax.Array) -> jax.Array:
-    """A product of each head of queries with the keys or values that its group of heads shares."""
-    groups = x.reshape(x.shape[0], shared.shape[1], x.shape[1] // shared.shape[1], *x.shape[2:])
-    return jnp.einsum(equation, groups, shared, precision=lax.Precision.HIGHEST)
+def _by_group(x: jax.Array, shared: jax.Array) -> jax.Array:
+    """Divides heads into groups, each of which shares a head of keys or values."""
+    return x.reshape(x.shape[0], shared.shape[1], x.shape[1] // shared.shape[1], *x.shape[2:])
+
+
+def _product(equation: str) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
+    """Returns a product of heads and the rows that their groups share, in float32 or wider.
+
+    Its derivatives are in the type of the operands, as GPUs multiply narrow floats many times as fast. They read the
+    third argument in place of the rows.
+    """
+    multiply = partial(jnp.einsum, equation, precision=lax.Precision.HIGHEST)
+
+    @jax.custom_jvp
+    def product(x: jax.Array, shared: jax.Array, read: jax.Array) -> jax.Array:
+        return multiply(x, shared, preferred_element_type=wide_type(x.dtype))
+
+    def differentiated(arguments: Sequence[Any], tangents: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
+        (x, _, read), (dx, d_shared, _) = arguments, tangents
+        pairs = [pair for pair in ((dx, read), (x, d_shared)) if not any(isinstance(a, SymbolicZero) for a in pair)]
+        result = product(*arguments)
+        zeros = jnp.zeros(result.shape, x.dtype)
+        return result, sum((multiply(*pair) for pair in pairs), start=zeros).astype(result.dtype)
+
+    product.defjvp(differentiated, symbolic_zeros=True)
+    return product
+
+
+_multiply_keys, _multiply_values = map(_product, ("bghsd,bgtd->bghst", "bghst,bgtv->bghsv"))
 
 
 def _weights(scores: jax.Array, sinks: jax.Array | None) -> jax.Array:
@@ -215,7 +247,7 @@ def _softmax(scores: jax.Array) -> jax.Array:
 
     The greatest score is stored, because fused with the rest it may be rounded twice.
     """
-    greatest = lax.optimization_barrier(scores.max(axis=-1, keepdims=True, initial=-np.inf))
-    powers = jnp.exp(scores - lax.stop_gradient(jnp.where(greatest == -np.inf, 0, greatest)))
+    greatest = lax.stop_gradient(scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    powers = jnp.exp(scores - lax.optimization_barrier(jnp.where(greatest == -np.inf, 0, greatest)))
     total = powers.sum(axis=-1, keepdims=True)
     return powers / jnp.where(total == 0, 1, total)

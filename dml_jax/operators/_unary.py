@@ -148,7 +148,7 @@ ROWS: Mapping[str, Row] = {
         ),
         fields={"min": (_Real, "a number; of integers its whole part counts, or the nearest one.")},
     ),
-    "ELEMENT_WISE_ERF": _of_floats("the error function of x.", elementary.erf, "jax.lax.erf", _FLOATS_SINCE_2_0),
+    "ELEMENT_WISE_ERF": _of_floats("the error function of x.", lax.erf, "jax.lax.erf", _FLOATS_SINCE_2_0),
     "ELEMENT_WISE_SINH": _of_floats("sinh(x).", jnp.sinh, "jax.numpy.sinh", _FLOATS_SINCE_2_0),
     "ELEMENT_WISE_COSH": _of_floats("cosh(x).", jnp.cosh, "jax.numpy.cosh", _FLOATS_SINCE_2_0),
     "ELEMENT_WISE_TANH": _of_floats("tanh(x).", elementary.tanh, "jax.numpy.tanh", _FLOATS_SINCE_2_0),

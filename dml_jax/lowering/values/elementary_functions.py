@@ -23,10 +23,8 @@ __all__ = [
     "arcsinh",
     "arctan2",
     "divide",
-    "erf",
     "expm1",
     "floor_remainder",
-    "gelu",
     "mish",
     "power",
     "reciprocal",
@@ -100,38 +98,6 @@ def soft_sign(x: jax.Array) -> jax.Array:
 
 def mish(x: jax.Array) -> jax.Array:
     return x * tanh(softplus(x))
-
-
-def _bell(steepness: float) -> _Function:
-    """Returns exp(-steepness * x**2), for a power of 2."""
-
-    @_with_slopes(lambda y, x: -2 * steepness * x * y)
-    def bell(x: jax.Array) -> jax.Array:
-        # A rounded square of 80 is off by the last 40 places of exp. That of half the bits is exact.
-        x, info = jnp.clip(x, -64, 64), jnp.finfo(x.dtype)
-        high = lax.reduce_precision(x, info.nexp, (info.nmant - 1) // 2)
-        near = jnp.exp(-steepness * high * high)
-        return near + near * jnp.expm1(-steepness * (x - high) * (x + high))
-
-    return bell
-
-
-_steep_bell, _normal_bell = _bell(1), _bell(0.5)
-
-
-@_with_slopes(lambda y, x: 2 / sqrt(pi) * _steep_bell(x))
-def erf(x: jax.Array) -> jax.Array:
-    return lax.erf(x)
-
-
-@_with_slopes(lambda y, x: 1 / sqrt(2 * pi) * _normal_bell(x))
-def _normal_cdf(x: jax.Array) -> jax.Array:
-    return lax.erfc(-x * sqrt(0.5)) / 2
-
-
-def gelu(x: jax.Array) -> jax.Array:
-    """x / 2 * (1 + erf(x / sqrt(2)))."""
-    return x * _normal_cdf(x)
 
 
 def tanh_gelu(x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Runs mutated inputs one after the other in a process of its own: no traceback, no signal, no more than 1 GB.
+"""Runs mutated inputs one after the other in a process of its own: no traceback, no signal, at most 1 GB and 20 s.
 
 `python tests/fuzzing.py fuzz_models.graph_file 17 18` repeats input 17 of that kind alone.
 """
@@ -7,6 +7,7 @@ import importlib
 import itertools
 import os
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -17,6 +18,7 @@ import jax
 import numpy as np
 
 MOST = 2**30  # bytes that one input may take
+LONGEST = 20  # seconds of CPU time
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,11 +31,13 @@ def main(arguments: Sequence[str]) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * MOST,) * 2)  # beyond it MemoryError is raised
     for kind, number in itertools.product(kinds, numbers):
         os.write(1, f"{kind} {number}\n".encode())  # so that a signal is told with the input that it is of
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)  # ends the process by SIGPROF
         try:
             run(draws[kind], number)
         except BaseException:
             traceback.print_exc()
             return 1
+        signal.setitimer(signal.ITIMER_PROF, 0)
         if peak() > before + MOST:
             sys.exit(f"it took {peak() - before} bytes")
     return 0

@@ -1,6 +1,7 @@
 """Mutated files of every kind that dml_jax reads: each is read, or refused with an error of the library.
 
-15 inputs of each kind by default, 5,000 with --exhaustive. A number is a seed: a failing input says how to repeat it.
+15 inputs of each kind by default, of hostile ONNX models 100, and 5,000 with --exhaustive. A number is a seed: a
+failing input says how to repeat it.
 """
 
 import os
@@ -16,20 +17,21 @@ KINDS = {
     "fuzz_batches": ("npy_file", "batch_record"),
     "fuzz_models": ("graph_file", "model_file", "descriptor", "artifact"),
     "fuzz_onnx": ("onnx_file",),
+    "fuzz_hostile": ("hostile_file",),
 }
-SAMPLE, ALL, PART = 15, 5000, 700
-PARTS = [
-    pytest.param(range(SAMPLE), id="sample"),
-    *(
-        pytest.param(range(first, min(first + PART, ALL)), id=str(first), marks=pytest.mark.exhaustive)
-        for first in range(SAMPLE, ALL, PART)
-    ),
-]
+ALL, PART = 5000, 700
+
+
+def parts(module):
+    sample = 100 if module == "fuzz_hostile" else 15
+    yield pytest.param(module, range(sample), id=f"{module}-sample")
+    for first in range(sample, ALL, PART):
+        numbers = range(first, min(first + PART, ALL))
+        yield pytest.param(module, numbers, id=f"{module}-{first}", marks=pytest.mark.exhaustive)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
-@pytest.mark.parametrize("module", KINDS)
-@pytest.mark.parametrize("numbers", PARTS)
+@pytest.mark.parametrize(("module", "numbers"), [part for module in KINDS for part in parts(module)])
 def test_no_input_ends_in_a_traceback_a_signal_or_a_gigabyte(module, numbers):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]), "JAX_PLATFORMS": "cpu"}
     kinds = [f"{module}.{name}" for name in KINDS[module]]

@@ -420,7 +420,7 @@ def test_an_input_of_any_rank_needs_its_sizes(free):
         (["-b", "y:3,2"], "--binding-shape: 'y' must have its sizes, [2, 2], but they are [3, 2]"),
         (["--input", "a.npy", "-b", "a:4,2"], "--binding-shape: 'a' must have its sizes, [3, 2], but they are [4, 2]"),
         (["--input", "a.npy", "-f", "n:4"], "input 'a': its sizes must be [4, 2], but they are [3, 2]"),
-        (["-f", "n:4000000000"], "the model needs 29.8 GiB for its generated inputs, and the machine has 1.0 GiB"),
+        (["-f", "n:4000000000"], "the model needs 29.8 GiB for one array, and the machine has 1.0 GiB"),
     ],
 )
 def test_sizes_that_do_not_fit(free, options, words, monkeypatch):

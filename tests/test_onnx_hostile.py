@@ -10,7 +10,9 @@ from onnx_building import TensorProto, helper, model, numpy_helper, onnx
 
 import dml_jax
 from dml_jax.command.main import command
+from dml_jax.core import memory_checks
 from dml_jax.onnx import OnnxError, run_node, to_descs, to_jax
+from dml_jax.onnx.limits import MAX_NODES
 
 X = np.float32([1, 2])
 make = helper.make_node
@@ -104,16 +106,29 @@ def test_functions_that_call_one_another(count):
     np.testing.assert_array_equal(run(X), -X)
 
 
-def test_functions_that_make_too_many_nodes(monkeypatch):
-    """Each calls the next one twice: 2**30 nodes."""
-    monkeypatch.setattr("dml_jax.onnx.node_reader.MOST_NODES", 1000)  # so that it takes no time
+def test_functions_that_make_too_many_nodes():
+    """Each calls the next one twice: 2**48 nodes. Each is read once."""
     calls = [
         function(f"F{i}", [make(f"F{i + 1}", [a], [b], domain="mine") for a, b in (("a", "c"), ("c", "b"))])
-        for i in range(30)
+        for i in range(48)
     ]
-    rule = "there must be at most 1000 nodes, those of functions in each call, but there are more"
-    refused(with_functions(*calls, function("F30", [make("Neg", ["a"], ["b"])])), rule)
-    refused(model([make("Neg", ["x"], [f"y{i}"]) for i in range(1001)], {"x": X}, ["y0"]), rule)
+    rule = "there must be at most 32768 nodes, those of functions in each call, but there are 49152; to_jax"
+    refused(with_functions(*calls, function("F48", [make("Neg", ["a"], ["b"])])), rule)
+
+
+def test_nodes_after_expansion_have_a_limit_that_can_be_raised():
+    """A body is counted in each call, and a loop in each iteration that is unrolled."""
+    twice = function("Twice", [make("Neg", ["a"], ["c"]), make("Neg", ["c"], ["b"])])
+    called = with_functions(twice)
+    chain = model([make("Neg", ["x"], ["c"]), make("Neg", ["c"], ["d"]), make("Neg", ["d"], ["y"])], {"x": X}, ["y"])
+    for proto in (called, chain):
+        np.testing.assert_array_equal(to_jax(proto, max_nodes=3)(X), X if proto is called else -X)
+        with pytest.raises(
+            OnnxError, match="at most 2 nodes, those of functions in each call, but there are 3; to_jax"
+        ):
+            to_jax(proto, max_nodes=2)
+    with pytest.raises(OnnxError, match="max_nodes must be an integer of at least 1, but it is 0"):
+        to_jax(chain, max_nodes=0)
 
 
 # Every text of a file.
@@ -254,19 +269,154 @@ def test_tensors_of_damaged_shapes():
     assert numpy_helper.to_array(model([], {}, [], {"w": X}).graph.initializer[0]).size == 2
 
 
-CONSTANTS = {
-    "ConstantOfShape": [np.int64([2**50])],
-    "Range": [np.int64(0), np.int64(2**50), np.int64(1)],
-    "Tile": [X, np.int64([2**50])],
-    "OneHot": [np.int64([1]), np.int64(2**50), np.float32([0, 1])],
+# Sizes.
+
+LARGE = 2**40  # of floats: more than any machine has
+
+
+def said_of(proto, path):
+    """What `to_jax` or the call says; the command says where without running it."""
+    path.write_bytes(proto.SerializeToString())
+    checked = CliRunner().invoke(command, ["check", str(path)])
+    assert checked.exit_code == 1, checked.output
+    with pytest.raises(OnnxError) as caught, jax.enable_x64(True):
+        call_by_shapes(to_jax(proto))
+    said = str(caught.value)
+    assert said[: max(20, said.find(": "))] in checked.output
+    return said
+
+
+def call_by_shapes(function):
+    jax.eval_shape(function, *(jax.ShapeDtypeStruct(spec.sizes, spec.dtype) for spec in function.inputs))
+
+
+@pytest.mark.parametrize("sizes", [[LARGE], [2**32, 2**32], [2**62], [2**63 - 1, 3]])
+def test_inputs_that_no_memory_holds(sizes, tmp_path):
+    """Products of sizes may leave 63 bits; `to_jax` says it already."""
+    proto = model([make("Shape", ["x"], ["y"])], {"x": X}, ["y"])
+    del proto.graph.input[0].type.tensor_type.shape.dim[:]
+    for n in sizes:
+        proto.graph.input[0].type.tensor_type.shape.dim.add(dim_value=n)
+    refused(proto, f"are for input 'x', float32[{','.join(map(str, sizes))}]")
+    assert "the model needs " in said_of(proto, tmp_path / "m.onnx")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    to_jax(proto)  # it may be 0
+
+
+PICTURE = {"x": np.ones((1, 1, 2, 2), np.float32)}
+GROWING = {
+    "ConstantOfShape": ({}, {"c": np.int64([LARGE])}, {}),
+    "DFT": ({"x": np.ones((1, 4, 1), np.float32)}, {"n": np.int64(2**62)}, {}),
+    "Expand": ({"x": X[:1]}, {"c": np.int64([2**62])}, {}),
+    "MaxRoiPool": (PICTURE | {"r": np.ones((1, 5), np.float32)}, {}, {"pooled_shape": [2**31, LARGE]}),
+    "OneHot": ({"i": np.int64([1])}, {"n": np.int64(2**63 - 1), "v": np.int8([0, 1])}, {}),
+    "Pad": ({"x": X}, {"c": np.int64([LARGE, 0])}, {"mode": "wrap"}),
+    "Range": ({}, {"a": np.int64(0), "n": np.int64(LARGE), "d": np.int64(1)}, {}),
+    "Resize": (PICTURE, {"": None, "c": np.int64([1, 1, 2**26, 2**26])}, {}),
+    "RoiAlign": (
+        PICTURE | {"r": np.ones((1, 4), np.float32), "b": np.int64([0])},
+        {},
+        {"sampling_ratio": 2**31 - 1},
+    ),
+    "Tile": ({"x": X}, {"c": np.int64([LARGE])}, {}),
 }
 
 
-@pytest.mark.parametrize("op_type", CONSTANTS)
-def test_constants_that_no_memory_holds(op_type):
-    """They are computed while the model is described or traced; petabytes are more than an address may reach."""
-    named = {f"c{i}": array for i, array in enumerate(CONSTANTS[op_type])}
-    proto = model([make(op_type, [*named], ["y"])], {}, ["y"], named)
-    for act in (to_jax(proto), lambda: to_descs(proto)):
-        with pytest.raises(OnnxError, match=f"{op_type} node #0: its constant outputs must fit in memory, but"):
-            act()
+@pytest.mark.parametrize("are_constants", [False, True])
+@pytest.mark.parametrize("op_type", GROWING)
+def test_nodes_that_make_more_than_memory_holds(op_type, are_constants, tmp_path):
+    """Also of constants, which are computed while a model is described or traced."""
+    data, constants, attributes = GROWING[op_type]
+    names = [*data, "", *constants] if op_type == "Resize" else [*data, *constants]
+    constants = {name: array for name, array in constants.items() if name}
+    inputs, fixed = ({}, data | constants) if are_constants else (data, constants)
+    said = said_of(model([make(op_type, names, ["y"], **attributes)], inputs, ["y"], fixed), tmp_path / "m.onnx")
+    assert said.startswith(f"{op_type} node #0: ")
+    assert "GiB" in said
+    assert "has" in said
+
+
+def test_intermediates_that_no_memory_holds(tmp_path):
+    """The scores of attention are as large as the product of two lengths; `check` and `run` find the node."""
+    node = make("Attention", ["x", "x", "x"], ["y"], name="far")
+    proto = model([node], {"x": np.zeros((1, 1, 2**20, 1), np.float32)}, ["y"], opset=23)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    for verb in ("check", "run"):
+        result = CliRunner().invoke(command, [verb, str(tmp_path / "m.onnx")])
+        assert result.exit_code == 1
+        assert "Attention node 'far': the model needs 4096.0 GiB for one array, and the machine has" in result.output
+
+
+@pytest.mark.parametrize("rank", [33, 65])
+def test_more_dimensions_than_numpy_and_jax_handle(rank, tmp_path):
+    ones = np.ones(rank, np.int64)
+    for node, inputs in (
+        (make("Reshape", ["x", "c"], ["y"]), {"x": X[:1]}),
+        (make("Expand", ["x", "c"], ["y"]), {"x": X[:1]}),
+        (make("ConstantOfShape", ["c"], ["y"]), {}),
+    ):
+        assert "dimension" in said_of(model([node], inputs, ["y"], {"c": ones}), tmp_path / "m.onnx")
+    refused(declared_rank(rank), f"an array must have at most 32 dimensions, but input 'x' has {rank}")
+
+
+def declared_rank(rank):
+    proto = model([make("Neg", ["x"], ["y"])], {"x": X}, ["y"])
+    sizes = proto.graph.input[0].type.tensor_type.shape.dim
+    sizes.extend([sizes[0]] * (rank - 1))
+    return proto
+
+
+def test_a_constant_that_each_node_doubles(monkeypatch):
+    """All that a call makes counts together: 1 MiB after the other."""
+    monkeypatch.setattr(memory_checks, "_available", lambda: 2**26)
+    nodes = [make("Concat", [f"v{i}", f"v{i}"], [f"v{i + 1}"], axis=0) for i in range(70)]
+    proto = model(nodes, {}, ["v70"], {"v0": np.ones(2**18, np.float32)})
+    with pytest.raises(OnnxError, match=r"Concat node #\d: the model needs .* for the values of its nodes"):
+        to_jax(proto)()
+
+
+def test_long_chains_and_many_outputs():
+    """No real network of ten thousand nodes has as many as the limit."""
+    chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(33_000)]
+    refused(model(chain, {"v0": X}, ["v33000"]), "there must be at most 32768 nodes")
+    outputs = [f"y{i}" for i in range(33_000)]
+    refused(model([make("Split", ["x"], outputs, num_outputs=33_000)], {"x": X}, outputs), "but there are 33000")
+    assert MAX_NODES == 32768
+
+
+def test_max_nodes_of_the_command(tmp_path):
+    chain = [make("Neg", [f"v{i}"], [f"v{i + 1}"]) for i in range(4)]
+    (tmp_path / "m.onnx").write_bytes(model(chain, {"v0": X}, ["v4"]).SerializeToString())
+    for verb in ("check", "run"):
+        few = CliRunner().invoke(command, [verb, str(tmp_path / "m.onnx"), "--max-nodes", "3"])
+        assert (few.exit_code, "at most 3 nodes" in few.output) == (1, True)
+        assert CliRunner().invoke(command, [verb, str(tmp_path / "m.onnx"), "--max-nodes", "4"]).exit_code == 0
+        assert str(MAX_NODES) in CliRunner().invoke(command, [verb, "--help"]).output
+
+
+def nested_loops(trips, levels):
+    node = make("Add", ["a0", "one"], ["b0"])
+    for i in range(levels):
+        infos = [value(f"i{i}"), value(f"go{i}"), value(f"a{i}")]
+        nodes = [make("Identity", [f"go{i}"], [f"on{i}"]), node]
+        body = helper.make_graph(nodes, "body", infos, [value(f"on{i}"), value(f"b{i}")])
+        node = make("Loop", ["n", "", f"a{i + 1}"], [f"b{i + 1}"], body=body)
+    return model([node], {f"a{levels}": X}, [f"b{levels}"], {"n": np.int64(trips), "one": np.float32(1)})
+
+
+def test_loops_in_loops_are_counted():
+    """2**5 iterations of two nodes and more; 2**30 would take forever."""
+    jax.eval_shape(to_jax(nested_loops(2, 5), max_nodes=300), X)
+    for trips, levels in ((2, 30), (8, 8), (8, 20)):
+        with pytest.raises(OnnxError, match="at most 300 nodes may run"):
+            jax.eval_shape(to_jax(nested_loops(trips, levels), max_nodes=300), X)
+
+
+def test_functions_are_read_once_and_their_errors_too():
+    """Of 2**40 calls of a function with an operator that is not supported, one is told."""
+    calls = [
+        function(f"F{i}", [make(f"F{i + 1}", [a], [b], domain="mine") for a, b in (("a", "c"), ("c", "b"))])
+        for i in range(40)
+    ]
+    proto = with_functions(*calls, function("F40", [make("StringNormalizer", ["a"], ["b"])]))
+    refused(proto, "StringNormalizer")

@@ -11,6 +11,7 @@ from ..onnx.errors import NotConstantError
 from ..onnx.free_dimensions import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
 from ..onnx.graph import read_tensor_graph
+from ..onnx.limits import MAX_NODES
 from ..onnx.model_loading import external_files, load_model
 from .array_model import ArrayModel, Program
 
@@ -18,7 +19,12 @@ __all__ = ["read_onnx_file"]
 
 
 def read_onnx_file(
-    path: Path, names: Mapping[str, int], denotations: Mapping[str, int], shaped: Collection[str], seed: int = 0
+    path: Path,
+    names: Mapping[str, int],
+    denotations: Mapping[str, int],
+    shaped: Collection[str],
+    seed: int = 0,
+    max_nodes: int | None = None,
 ) -> ArrayModel:
     """Reads an ONNX model.
 
@@ -28,6 +34,7 @@ def read_onnx_file(
       denotations: free sizes by what they mean, such as "DATA_BATCH".
       shaped: inputs whose shapes are given, and whose free sizes no name ties to others.
       seed: of its random numbers.
+      max_nodes: how many nodes it may run; None for the default.
 
     Raises:
       OnnxError: it cannot be read, or cannot be run here.
@@ -37,7 +44,7 @@ def read_onnx_file(
     override_sizes(model, "dim_param", names, "--onnx-free-dim-name-override")
     override_sizes(model, "denotation", denotations, "--onnx-free-dim-denotation-override")
     forget_names(model, shaped)
-    function = OnnxFunction(read_tensor_graph(model, folder))
+    function = OnnxFunction(read_tensor_graph(model, folder, max_nodes or MAX_NODES))
 
     def prepare(arrays: Sequence[Any]) -> Program:
         key = jax.random.key(seed)

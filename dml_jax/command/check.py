@@ -22,6 +22,7 @@ from .shared_options import (
     is_graph,
     is_onnx,
     json_output,
+    max_nodes,
     need_onnx,
     print_json,
     refuse_options,
@@ -68,6 +69,7 @@ Examples:
     metavar="NAME=SIZES",
     help="Set sizes that an ONNX model leaves open: n=2 for a size, img=1x3x224x224 for an input; once each.",
 )
+@max_nodes
 @feature_level
 @json_output
 def check(
@@ -75,6 +77,7 @@ def check(
     output_dir: Path | None,
     picture: Path | None,
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
+    max_nodes: int | None,
     feature_level: FeatureLevel,
     as_json: bool,
 ) -> None:
@@ -93,12 +96,12 @@ def check(
         refuse_options("DxDispatch model files and serialized graphs", "picture")
         need_onnx()
     if not all(map(is_onnx, models)):
-        refuse_options("ONNX models", "shapes")
+        refuse_options("ONNX models", "shapes", "max_nodes")
     if picture and len(models) > 1:
         raise click.UsageError(f"--picture is of one model, but {len(models)} are given")
     checked = []
     for path in models:
-        model = _check(path, feature_level, output_dir, dict(shapes))
+        model = _check(path, feature_level, output_dir, dict(shapes), max_nodes)
         checked.append(model)
         if not as_json:
             for line in model.lines:
@@ -155,9 +158,9 @@ class _Checked:
         }
 
 
-def _check(path: Path, level: FeatureLevel, output: Path | None, sizes: Sizes) -> _Checked:
+def _check(path: Path, level: FeatureLevel, output: Path | None, sizes: Sizes, max_nodes: int | None) -> _Checked:
     if is_onnx(path):
-        return _check_onnx(path, level, sizes)
+        return _check_onnx(path, level, sizes, max_nodes)
     return _check_graph(path, level) if is_graph(path) else _check_model(path, level, output)
 
 
@@ -191,12 +194,12 @@ def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
     yield from ((f": node {name!r}", node.operator_type) for name, node in desc.operators.items())
 
 
-def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
+def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes, max_nodes: int | None) -> _Checked:
     """Checks an ONNX model: who takes it, and its nodes that DirectML has an operator for."""
     from ..onnx.check_file import check_model
 
     try:
-        model = check_model(path, level, sizes)
+        model = check_model(path, level, sizes, max_nodes)
     except ConstraintError as error:
         return _Checked(path, [], [Fault("", str(error))], [])
     faults = [Fault(where, str(node)) for where, node in model.nodes if isinstance(node, ConstraintError)]

@@ -262,7 +262,7 @@ def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Call
         return partial(read_graph_model, path, level)
     from ..array_models.onnx_model import read_onnx_file
 
-    asked = (options[name] for name in ("names", "denotations", "shapes", "seed"))
+    asked = (options[name] for name in ("names", "denotations", "shapes", "seed", "max_nodes"))
     return partial(read_onnx_file, path, *asked)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .option_types import Milliseconds, Named, size, sizes
+from .shared_options import max_nodes
 
 __all__ = ["ALIASES", "GROUPS", "ONNX", "ONNX_SETTINGS", "TIMES", "onnx_options", "timing_options"]
 
@@ -35,7 +36,7 @@ ALIASES = {
 # Settings of ONNX Runtime: they have no meaning here.
 IGNORED = "Accepted and ignored: a setting of ONNX Runtime."
 ONNX_SETTINGS = ("optimization_level", "logging_level", "config_entries")
-ONNX = ("names", "denotations", "shapes", "shows_bindings", "seed", *ONNX_SETTINGS)
+ONNX = ("names", "denotations", "shapes", "shows_bindings", "max_nodes", "seed", *ONNX_SETTINGS)
 TIMES = ("iterations", "repeat", "milliseconds", "warmup", "interval", "verbosity")
 GROUPS = {"Times": TIMES, "ONNX models": ONNX}
 
@@ -132,6 +133,7 @@ _ONNX = (
         is_flag=True,
         help="Print where every input and output comes from, its type and its shape.",
     ),
+    max_nodes,
     click.option(
         "--seed",
         type=click.IntRange(0, 2**63 - 1),

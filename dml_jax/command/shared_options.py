@@ -38,6 +38,14 @@ feature_level = click.option(
     default=str(NEWEST),
     help="Apply the rules of this DirectML feature level, such as 3_0.",
 )
+# As dml_jax.onnx.limits has it, which no option may import: help needs no JAX.
+max_nodes = click.option(
+    "--max-nodes",
+    type=click.IntRange(1),
+    show_default="32768",
+    metavar="N",
+    help="Most nodes that an ONNX model may run: those of functions in each call, those of unrolled loops each time.",
+)
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 

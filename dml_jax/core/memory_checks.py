@@ -10,7 +10,7 @@ import jax
 
 from ..errors import ConstraintError
 
-__all__ = ["check_bytes", "check_program", "device_limit", "gib"]
+__all__ = ["array_limit", "check_bytes", "check_program", "device_limit", "gib"]
 
 # Where Linux shows the control groups, which limit containers; and those that this process is in.
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -66,14 +66,30 @@ def device_limit(device: Any) -> int | None:
     return (device.memory_stats() or {}).get("bytes_limit")
 
 
+def array_limit(needed: int) -> tuple[int | None, str]:
+    """Bytes that arrays may take, None where that is unknown, and the name of the place that has them.
+
+    The place is the machine or container; if they do not fit there, all devices together, if these have more.
+    """
+    limit = _available()
+    if limit is None or needed <= limit:
+        return limit, "the machine"
+    here = sum(device_limit(device) or 0 for device in jax.local_devices())
+    return max((limit, "the machine"), (here * jax.process_count(), "all devices together"))
+
+
 def gib(count: int) -> str:
     """Bytes in words."""
     return f"{count / 2**30:.1f} GiB"
 
 
 def _available() -> int | None:
-    """The machine's memory, or the limit of a container."""
+    """The machine's memory, or the limit of a container or of this process (`ulimit -v`)."""
     limits = []
+    with suppress(ImportError, ValueError, OSError):  # no POSIX
+        import resource
+
+        limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS)[:1] if limit != resource.RLIM_INFINITY]
     with suppress(AttributeError, ValueError, OSError):  # no POSIX
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for file in _limit_files():

@@ -13,8 +13,11 @@ from onnx.backend.base import Backend as Base
 from onnx.backend.base import BackendRep, namedtupledict
 
 from ..core.memory_checks import check_program
+from ..errors import ConstraintError
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
+from .limits import check_program_arrays
+from .shape_inference import known_shapes
 from .single_node import run_node
 from .values import as_tuple
 
@@ -55,7 +58,13 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> 
     # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
     weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
     arguments = weights, list(inputs), key
-    program = jax.jit(lambda p, x, k: as_tuple(function(*x, parameters=p, key=k))).lower(*arguments).compile()
+    traced = jax.jit(lambda p, x, k: as_tuple(function(*x, parameters=p, key=k))).trace(*arguments)
+    try:
+        check_program_arrays(traced.jaxpr)
+    except ConstraintError:
+        known_shapes(function.of_sizes([x.shape for x in inputs]))  # says in which node
+        raise
+    program = traced.lower().compile()
     check_program(program)
     return lambda: program(*arguments)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,14 +16,14 @@ from ..errors import DataTypeError
 from .deferred import Deferred, plain
 from .errors import NotConstantError, OnnxError, UnsupportedError
 from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
+from .limits import as_data, check_arrays, check_node, count_node, hold, holding, is_described, is_large
 from .node import Node
 from .node_order import in_order
 from .random_keys import RANDOM
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
-__all__ = ["MOST_NODES", "Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "evaluate", "run"]
+__all__ = ["Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "blocks_of", "evaluate", "run"]
 
-MOST_NODES = 2**17  # of a model, and of a loop that is unrolled; each takes a kilobyte
 Scope = Mapping[str, Any]  # arrays, None for those that are left out
 
 
@@ -88,6 +89,8 @@ class Block:
       steps: those that an output needs, in order.
       captured: names of values outside of it that its steps read.
       types: that a graph declares for its outputs.
+      nodes: after expansion: those of functions in each call, those of branches and loops once.
+      depth: of the graphs and functions in it.
     """
 
     inputs: tuple[str, ...]
@@ -96,6 +99,8 @@ class Block:
     steps: tuple[Step, ...]
     captured: tuple[str, ...]
     types: tuple[TypeProto, ...] = ()
+    nodes: int = 0
+    depth: int = 0
 
     @classmethod
     def of(
@@ -120,12 +125,18 @@ class Block:
         done = tuple(step for step in kept if not isinstance(step, Unsupported))
         read = (*(name for step in done for name in (*step.inputs, *step.captured)), *outputs)
         captured = tuple(dict.fromkeys(name for name in read if name and name not in defined))
-        return cls(tuple(inputs), tuple(outputs), constants, done, captured)
+        inner = [block for step in done for block in blocks_of(step)]
+        nodes, depth = len(done) + sum(b.nodes for b in inner), 1 + max((b.depth for b in inner), default=0)
+        return cls(tuple(inputs), tuple(outputs), constants, done, captured, nodes=nodes, depth=depth)
 
     def run(self, *arguments: Any, scope: Scope | None = None) -> tuple[Any, ...]:
         """Runs the steps and returns the outputs; an argument that is missing is an input that is left out."""
         given = dict.fromkeys(self.inputs) | dict(zip(self.inputs, arguments, strict=False))
-        return run(self.steps, {**(scope or {}), **self.constants, **given}, self.outputs)
+        captured = {name: scope[name] for name in self.captured} if scope else {}
+        with holding() as keep:
+            outputs = run(self.steps, {**captured, **self.constants, **given}, self.outputs)
+            keep(outputs)
+        return outputs
 
 
 @dataclass(frozen=True)
@@ -163,6 +174,13 @@ class Body:
             raise OnnxError(f"{rule}, but it has {counts[0]} and {counts[1]}")
 
 
+def blocks_of(step: ReadStep) -> list[Block]:
+    """Returns the blocks that a step runs, as far as they do not depend on types."""
+    if isinstance(step, Node):
+        return [value for value in step.attributes.values() if isinstance(value, Block)]
+    return [step.own] if isinstance(step, FunctionCall) and step.own else []
+
+
 def _defined_names(defined: set[str], steps: Iterable[ReadStep]) -> set[str]:
     """Adds the outputs of all steps to the names of values.
 
@@ -195,24 +213,37 @@ def run(steps: Iterable[Step], values: dict[str, Any], outputs: Sequence[str]) -
     return tuple(without_range(plain(values[name])) if name else None for name in outputs)
 
 
+# Nodes whose outputs the nodes of their bodies made, each as a constant if it is one. So do functions.
+_PASSES_ON = ("If", "SequenceMap")
+
+
 def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     """Returns the outputs of a step by name; they are constants, computed at once, if all that it reads are."""
     values = [scope[name] if name else None for name in step.inputs]
     if not step.takes_deferred:
         values = list(map(plain, values))
     # Computed here, as a branch may be traced on its own.
-    scope = {**scope, **{name: plain(scope[name]) for name in step.captured}} if step.captured else scope
+    scope = {name: plain(scope[name]) for name in step.captured}
     read = [*values, *(scope[name] for name in step.captured)]
     try:
-        is_known = all(map(_is_known, jax.tree.leaves(read)))
+        leaves = jax.tree.leaves(read)
+        count_node(len(leaves))
+        is_made_here = isinstance(step, Node) and step.op_type not in _PASSES_ON
+        is_known = is_made_here and all(map(_is_known, leaves))
         results = (_constants if is_known else _results)(step, values, scope)
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
         if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
             raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")
-        return {name: _as_declared(step, i, results[i], values) for i, name in named}
+        made = {name: _as_declared(step, i, results[i], values) for i, name in named}
+        check_arrays(made)
+        if is_made_here:
+            hold(made, leaves)
+        return made
     except UnsupportedError as error:  # in a body that depends on types
         raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
-    except (TypeError, ValueError, IndexError, ArithmeticError, InconclusiveDimensionOperation) as error:
+    except JaxRuntimeError:  # of the device
+        raise
+    except (TypeError, ValueError, IndexError, ArithmeticError, RuntimeError, InconclusiveDimensionOperation) as error:
         raise _located(step, error) from error
 
 
@@ -224,12 +255,17 @@ def _located(step: Step, error: Exception) -> OnnxError | DataTypeError:
     return (type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError)(text)
 
 
-def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[np.ndarray | None]:
-    """Returns the outputs of a step whose values are all known.
+def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[Any]:
+    """Returns the outputs of a step whose values are all known; they are known, too, unless only sizes are asked for.
 
     Raises:
       OnnxError: they do not fit in memory.
     """
+    if isinstance(step, Node) and not blocks_of(step) and is_described(step, values):
+        with suppress(NotConstantError):
+            results = list(_results(step, as_data(values), scope))
+            if is_large(results):
+                return results
     try:
         with at_once():
             return jax.tree.map(_as_known, list(_results(step, values, scope)))
@@ -257,6 +293,8 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
         types = [(value.dtype, value.shape) if hasattr(value, "shape") else None for value in values]
         return step.body(types).run(*values, scope={name: scope[name] for name in step.captured})
     step.check_types(values)
+    if not blocks_of(step):
+        check_node(step, values)
     step = _with_bodies(step, scope)
     if step.op_type in TAKES_BOUNDED:
         values = list(map(without_range, values))

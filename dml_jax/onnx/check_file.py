@@ -10,6 +10,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..errors import ConstraintError
 from .free_dimensions import Sizes, with_sizes
 from .graph import read_graph
+from .limits import MAX_NODES, limited
 from .model_descs import Described, described_in
 from .model_loading import load_model
 from .possible_calls import Calls, possible_calls
@@ -32,21 +33,23 @@ class CheckedModel:
     skipped: Mapping[str, int]
 
 
-def check_model(path: Path, level: Any, sizes: Sizes) -> CheckedModel:
+def check_model(path: Path, level: Any, sizes: Sizes, max_nodes: int | None = None) -> CheckedModel:
     """Checks a model, and its data movement against a feature level of DirectML.
 
     Args:
       path: the model.
       level: of features.
       sizes: what the model leaves open.
+      max_nodes: how many nodes it may run; None for the default.
 
     Raises:
       ConstraintError: the model cannot be read, the sizes are not of it, or it cannot be run.
     """
     model, folder = load_model(path)
-    graph = with_sizes(read_graph(model, folder), sizes)
-    calls = possible_calls(model, graph)
-    nodes = {node.label: _accepted(node, level) for node in described_in(graph)}
+    graph = with_sizes(read_graph(model, folder, max_nodes=max_nodes or MAX_NODES), sizes)
+    with limited(graph.max_nodes, describes=True):
+        calls = possible_calls(model, graph)
+        nodes = {node.label: _accepted(node, level) for node in described_in(graph)}
     skipped = Counter(step.op_type for step in graph.steps if step.label not in nodes)
     return CheckedModel(calls, list(nodes.items()), skipped)
 

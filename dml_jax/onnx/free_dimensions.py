@@ -9,7 +9,7 @@ import onnx
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, suggestion
 from .errors import OnnxError
-from .graph import Graph
+from .graph import Graph, check_inputs
 
 __all__ = ["Sizes", "forget_names", "override_sizes", "with_sizes"]
 
@@ -63,7 +63,8 @@ def with_sizes(graph: Graph, sizes: Sizes) -> Graph:
       sizes: a number by the name of a free size, or all sizes of an input by its name.
 
     Raises:
-      OnnxError: a name is neither, a size is below 0, or the sizes do not fit the model's.
+      OnnxError: a name is neither, a size is below 0, the sizes do not fit the model's, or an input of these sizes
+        would not fit in memory.
     """
     names = {n for spec in graph.inputs for n in spec.sizes or () if isinstance(n, str)}
     inputs = {spec.name: spec for spec in graph.inputs}
@@ -78,7 +79,9 @@ def with_sizes(graph: Graph, sizes: Sizes) -> Graph:
         if min(numbers, default=0) < 0:
             raise OnnxError(f"sizes must be at least 0, but those of {name!r} are {list(numbers)}")
         given[name] = numbers
-    return replace(graph, inputs=tuple(_with_sizes(spec, given) for spec in graph.inputs))
+    inputs_given = tuple(_with_sizes(spec, given) for spec in graph.inputs)
+    check_inputs(inputs_given)
+    return replace(graph, inputs=inputs_given)
 
 
 def _with_sizes(spec: TensorSpec, given: Mapping[str, tuple[int, ...]]) -> TensorSpec:

@@ -20,6 +20,7 @@ from .block_execution import run
 from .cures import cure_of_cut_inputs, with_inputs
 from .errors import NotConstantError, OnnxError
 from .graph import Graph, read_graph
+from .limits import MAX_NODES, limited
 from .model_loading import load_model, outputs_of, with_initializers, without_initializers
 from .non_trainable_initializers import literals, quantizing
 from .quantized_folding import FOLDED
@@ -95,6 +96,12 @@ class OnnxFunction:
         floats = {n: v for n, v in graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
+    def of_sizes(self, shapes: Sequence[tuple[int, ...]]) -> Graph:
+        """The graph, for inputs of these shapes."""
+        sizes = {spec.name: shape for spec, shape in zip(self._inputs, shapes, strict=True)}
+        inputs = tuple(replace(s, sizes=sizes[s.name]) for s in self._graph.inputs if s.name in sizes)
+        return replace(self._graph, inputs=inputs, initializers={**self._graph.initializers, **self._static})
+
     def __call__(
         self, /, *inputs: Any, parameters: Mapping[str, Any] | None = None, key: Any = None, **named: Any
     ) -> Any:
@@ -140,7 +147,8 @@ class OnnxFunction:
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:
-            outputs = run(self._graph.steps, values, self.output_names)
+            with limited(self._graph.max_nodes):
+                outputs = run(self._graph.steps, values, self.output_names)
         except OnnxError as error:
             if any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
                 raise OnnxError(f"{str(error).splitlines()[0]}; {_SYMBOLIC}") from error
@@ -183,6 +191,7 @@ def to_jax(
     int32: Collection[str] = (),
     maximum: Mapping[str, int] | None = None,
     straight_through: bool = False,
+    max_nodes: int = MAX_NODES,
 ) -> OnnxFunction:
     """Turns an ONNX model into a function on JAX arrays.
 
@@ -201,6 +210,8 @@ def to_jax(
       straight_through: whether the derivatives of a DequantizeLinear of a QuantizeLinear are those of the numbers
         themselves, where they are within the range of the integers; else all that is quantised is constant to
         derivatives, and operators between the two compute in integers.
+      max_nodes: how many nodes the model may have after expansion: those of a function count in each call, and those of
+        a loop in each iteration that is unrolled.
 
     Returns:
       A pure function of the model's inputs, in order, with the initializers as constants; its `parameters` are the
@@ -208,8 +219,10 @@ def to_jax(
 
     Raises:
       UnsupportedError: the outputs need operators that are not supported; the message lists all of them.
-      OnnxError: it cannot be read or breaks ONNX's rules, a static value is of no input or of other sizes, or a maximum
-        is of no output of such an operator.
+      OnnxError: it cannot be read or breaks ONNX's rules, a static value is of no input or of other sizes, a maximum
+        is of no output of such an operator, there are more than `max_nodes`, or an input, an initializer or the output
+        of a node takes more bytes than the machine, its container or all devices together have. What follows from sizes
+        or iterations that are not known yet is refused by the call.
       DataTypeError: a static value is not of the type of its input, exactly.
 
     Example:
@@ -234,16 +247,23 @@ def to_jax(
     Source: the operator specifications of ONNX, every version of each. An index out of range, an error there, reads
       the nearest element or writes nothing here.
     """
+    if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1:
+        raise OnnxError(f"max_nodes must be an integer of at least 1, but it is {max_nodes!r:.60}")
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
     rows = STRAIGHT_THROUGH if straight_through else FOLDED
-    graph = read_graph(proto, folder, _check_maximum(maximum or {}, outputs_of(proto, _OF_ANY_SIZE)), rows)
+    graph = read_graph(proto, folder, _check_maximum(maximum or {}, outputs_of(proto, _OF_ANY_SIZE)), rows, max_nodes)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
         raise OnnxError(f"int32 must name int64 inputs, {names}, but it has {unknown[0]!r}")
-    options = {"int32": list(int32), "maximum": dict(maximum or {}), "straight_through": straight_through}
+    options = {
+        "int32": list(int32),
+        "maximum": dict(maximum or {}),
+        "straight_through": straight_through,
+        "max_nodes": max_nodes,
+    }
     source = without_initializers(proto, folder), options | {"static": jax.tree.map(np.asarray, dict(static or {}))}
     return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32, source)
 

@@ -1,22 +1,25 @@
 """`Graph`: a parsed and checked model; all operators are supported, and nodes are in topological order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 import onnx
 
 from ..core.tensors.tensor_spec import TensorSpec
+from ..errors import ConstraintError
 from .block_execution import Block, Step
 from .deferred import Rows
 from .errors import OnnxError
+from .limits import MAX_NODES, check_array, check_nodes
 from .model_loading import dtype_of, read_tensor
 from .node_reader import Reader, operator_name, opsets_of
 from .random_keys import RANDOM
 from .sequence_pytrees import ContainerSpec, declared_type
 
-__all__ = ["Graph", "TensorSpec", "check_tensors", "read_graph", "read_tensor_graph"]
+__all__ = ["Graph", "TensorSpec", "check_inputs", "check_tensors", "read_graph", "read_tensor_graph"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Graph:
       initializers: values that the model brings.
       steps: those that an output needs, in order.
       defaults: names of initializers that the model declares as inputs too.
+      max_nodes: how many nodes a call may run.
     """
 
     name: str
@@ -38,10 +42,15 @@ class Graph:
     initializers: Mapping[str, np.ndarray]
     steps: tuple[Step, ...]
     defaults: frozenset[str] = frozenset()
+    max_nodes: int = MAX_NODES
 
 
 def read_graph(
-    model: onnx.ModelProto, folder: Path, maximum: Mapping[str, int] | None = None, rows: Rows | None = None
+    model: onnx.ModelProto,
+    folder: Path,
+    maximum: Mapping[str, int] | None = None,
+    rows: Rows | None = None,
+    max_nodes: int = MAX_NODES,
 ) -> Graph:
     """Reads the graph of a model.
 
@@ -50,15 +59,17 @@ def read_graph(
       folder: where the files with its tensors lie.
       maximum: sizes of outputs of nodes that depend on data, by name.
       rows: how its operators compute what is `Deferred`.
+      max_nodes: how many nodes there may be, those of functions in each call.
 
     Raises:
       UnsupportedError: its outputs need operators that are not supported; the message lists all of them.
-      OnnxError: it breaks ONNX's rules, or a tensor cannot be read.
+      OnnxError: it breaks ONNX's rules, a tensor cannot be read, there are too many nodes, or an input that has the
+        sizes that the model declares would not fit in memory.
     """
     graph = model.graph
     functions = {operator_name(f.domain, f.name, f.overload): f for f in model.functions}
     opsets = {"": 1} | opsets_of(model.opset_import)
-    reader = Reader(opsets, folder, functions, maximum=maximum or {}, rows=rows or {})
+    reader = Reader(opsets, folder, functions, maximum=maximum or {}, rows=rows or {}, max_nodes=max_nodes)
     steps = reader.steps(graph.node)
     weights = dict.fromkeys(tensor.name for tensor in graph.initializer)
     given = [info for info in graph.input if info.name not in weights]
@@ -67,13 +78,17 @@ def read_graph(
         raise OnnxError("the graph must have an output, but it has none")
     if "" in outputs or any(not info.name for info in given):
         raise OnnxError("every input and output of the graph must have a name, but one has none")
+    for count in (len(given), len(outputs)):
+        check_nodes(count, max_nodes)
     # Before tensors are read: what is not done is told of a model without its weights, too.
     block = Block.of([*(info.name for info in given), *weights], outputs, {}, steps)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")
     initializers = {tensor.name: read_tensor(tensor, folder) for tensor in graph.initializer}
+    check_nodes(block.nodes, max_nodes)
     inputs = tuple(map(_spec, given))
+    check_inputs(inputs)
     for name in block.captured:
         if name == RANDOM:
             continue
@@ -82,17 +97,31 @@ def read_graph(
         label = next(step.label for step in block.steps if name in (*step.inputs, *step.captured))
         raise OnnxError(f"{label}: every input must exist before the node, but {name!r} does not")
     defaults = frozenset(info.name for info in graph.input).intersection(initializers)
-    return Graph(graph.name, inputs, outputs, initializers, block.steps, defaults)
+    return Graph(graph.name, inputs, outputs, initializers, block.steps, defaults, max_nodes)
 
 
-def read_tensor_graph(model: onnx.ModelProto, folder: Path) -> Graph:
+def check_inputs(inputs: Sequence[TensorSpec]) -> None:
+    """Compares each input whose sizes are all declared with the memory that there is.
+
+    Raises:
+      OnnxError: it takes more.
+    """
+    for spec in inputs:
+        if all(isinstance(n, int) for n in spec.sizes or ()):
+            try:
+                check_array(f"input {spec.name!r}", jax.ShapeDtypeStruct(spec.sizes or (), spec.dtype))
+            except ConstraintError as error:
+                raise OnnxError(str(error)) from None
+
+
+def read_tensor_graph(model: onnx.ModelProto, folder: Path, max_nodes: int = MAX_NODES) -> Graph:
     """Reads the graph of a model whose inputs and outputs are files or buffers.
 
     Raises:
       OnnxError: as `read_graph`, or an input or output is no tensor.
     """
     check_tensors(model)
-    return read_graph(model, folder)
+    return read_graph(model, folder, max_nodes=max_nodes)
 
 
 def check_tensors(model: onnx.ModelProto) -> None:

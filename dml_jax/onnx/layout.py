@@ -19,6 +19,7 @@ from ..operators import slice as dml_slice
 from ..operators import split as dml_split
 from ..operators import tile as dml_tile
 from ..operators._pad import Mode
+from .limits import check_array
 from .values import Array, Operators, arrays, known, known_ints, move_bits, on_device
 
 __all__ = [
@@ -240,7 +241,11 @@ def tile(*, input: Array, repeats: Any) -> Array:
     if len(counts) != input.ndim or min(counts, default=0) < 0:
         raise ConstraintError(f"repeats must be a count for each dimension of {input.shape}, but it is {counts}")
     xp, input = arrays(input)
-    return np.tile(input, counts) if xp is np else dml_tile(input, counts)
+    if xp is not np:
+        return dml_tile(input, counts)
+    sizes = tuple(n * count for n, count in zip(input.shape, counts, strict=True))
+    check_array("output", jax.ShapeDtypeStruct(sizes, input.dtype))
+    return np.tile(input, counts)
 
 
 def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:

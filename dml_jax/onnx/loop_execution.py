@@ -12,10 +12,10 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import DataTypeError
-from .block_execution import MOST_NODES
 from .errors import STATIC, NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded
+from .limits import check_array, count_node, holding
 from .sequence_pytrees import type_text
 from .values import is_narrowed, move_bits
 
@@ -40,7 +40,6 @@ class Iteration:
       inputs: values along whose first dimension the iterations take their elements.
       read: names of the scan outputs, "" for one that nothing needs.
       maximum: the number of rows of a scan output that is stated, by its position.
-      nodes: in the body.
     """
 
     run: Callable[[Any, Any, list[Any], list[Any]], tuple[Any, list[Any], list[Any]]]
@@ -50,7 +49,6 @@ class Iteration:
     inputs: list[Any]
     read: Sequence[str]
     maximum: Mapping[int, int]
-    nodes: int
 
 
 def iterate(loop: Iteration) -> Results:
@@ -84,11 +82,11 @@ def _run_unrolled(loop: Iteration) -> Results | None:
         return None
     state, rows, number, go = loop.state, [], 0, True
     while go and (loop.trips is None or number < loop.trips):
-        if number * loop.nodes >= MOST_NODES:
-            rule = f"a loop that is unrolled must run at most {MOST_NODES} nodes, those of the body in each iteration"
-            raise OnnxError(f"{rule}, but it runs more")
+        count_node()  # also of a body without nodes
         elements = [move_bounded(lambda x, i=number: x[i, ...], x) for x in loop.inputs]
-        go, after, row = loop.run(np.asarray(number), np.asarray(True), state, elements)
+        with holding() as keep:
+            go, after, row = loop.run(np.asarray(number), np.asarray(True), state, elements)
+            keep(row)
         if isinstance(go, Tracer):
             return None
         _check_types(state, after)
@@ -168,7 +166,7 @@ def _run_compiled(loop: Iteration) -> Results:
         if is_always and loop.trips is None:
             raise OnnxError("the loop must end, but it has no number of iterations, and its condition is always true")
         if is_always:
-            return _scan(traced, start, inputs, row_form)
+            return _scan(traced, start, inputs, rows, row_form)
     traced, _, rows, row_form = _find_invariant_ranges(_Traced(loop, state, input_form, None), start, inputs)
     return _while(traced, start, rows, row_form)
 
@@ -206,12 +204,14 @@ def _find_invariant_ranges(traced: _Traced, start: Any, inputs: Any) -> tuple[_T
         traced = _Traced(traced.loop, Form(before.structure, tuple(wide)), traced.inputs, traced.go)
 
 
-def _scan(traced: _Traced, start: Any, inputs: Any, row_form: Form) -> Results:
+def _scan(traced: _Traced, start: Any, inputs: Any, shapes: Any, row_form: Form) -> Results:
     def step(carry: Any, elements: Any) -> Any:
         number, arrays = carry
         _, (after, _), (rows, _) = traced.run(number, None, arrays, elements)
         return (number + 1, after), rows
 
+    for name, row in zip(filter(None, traced.loop.read), shapes, strict=True):
+        check_array(f"output {name!r}", jax.ShapeDtypeStruct((traced.loop.trips, *row.shape), row.dtype))
     (_, after), rows = jax.lax.scan(step, (jnp.asarray(0), start), inputs, length=traced.loop.trips)
     return traced.state.values(after), row_form.values(rows)
 
@@ -226,6 +226,8 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
             f"depends on the data of an input; to_jax(model, maximum={{{unknown[0]!r}: 100}}) makes it 100 rows, those "
             "after the last iteration 0"
         )
+    for k, row in zip(read, shapes, strict=True):
+        check_array(f"output {loop.read[k]!r}", jax.ShapeDtypeStruct((loop.maximum[k], *row.shape), row.dtype))
     buffers = [jnp.zeros((loop.maximum[k], *y.shape), y.dtype) for k, y in zip(read, shapes, strict=True)]
 
     def goes_on(carry: Any) -> Any:

@@ -94,10 +94,20 @@ def described(model: Any, sizes: Sizes) -> Iterator[Described]:
 def described_in(graph: Graph) -> Iterator[Described]:
     """Yields the nodes of a graph whose sizes are set, as `described` does."""
     tensors, open_sizes = known_shapes(graph), _open_sizes(graph)
+    constants = _constants(graph, tensors)
     for node in graph.steps:
-        is_constant = all(isinstance(tensors.get(name), np.ndarray) for name in node.outputs if name)
+        is_constant = constants.issuperset(filter(None, node.outputs))
         if isinstance(node, Node) and node.function in DESC_OF and (node.op_type in MAKERS or not is_constant):
             yield Described(node.label, _desc(node, tensors, open_sizes))
+
+
+def _constants(graph: Graph, tensors: Mapping[str, Tensor]) -> set[str]:
+    """Returns the values that follow from constants and shapes, also those that are too large to be computed here."""
+    names = {name for name, tensor in tensors.items() if isinstance(tensor, np.ndarray)}
+    for step in graph.steps:
+        if names.issuperset(filter(None, (*step.inputs, *step.captured))):
+            names.update(step.outputs)
+    return names
 
 
 def _open_sizes(graph: Graph) -> dict[str, dict[str, None]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from inspect import signature
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
 from ..errors import escaped
-from .block_execution import MOST_NODES, Block, FunctionCall, ReadStep, Step, Unsupported
+from .block_execution import Block, FunctionCall, ReadStep, Step, Unsupported, blocks_of
 from .contrib_schemas import MICROSOFT, qualified
 from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
 from .function_bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
+from .limits import MAX_NODES, check_nodes
 from .model_loading import read_inside, read_tensor
 from .node import Node
 from .operator_table import ONNX_OPERATORS, find_schema
@@ -34,6 +34,7 @@ _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
 _TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
 OperatorName = tuple[str, str, str]
+FEW = 100  # nodes that the error of a further call of a function lists
 DEEPEST = 50  # a level takes ten frames of Python's at most, of a thousand
 
 
@@ -69,7 +70,8 @@ class Reader:
       functions: the functions that the model defines.
       calls: the functions of the model that are being read, the outermost first: none may call itself.
       depth: of the graphs and functions that are being read.
-      numbers: counts the nodes of the whole model.
+      max_nodes: how many nodes there may be, those of functions in each call.
+      bodies: of functions of the model that are read already, or what is wrong with them, by what they depend on.
       maximum: the sizes that are stated of outputs whose sizes depend on data, by name.
       rows: how operators compute what is `Deferred`.
     """
@@ -79,7 +81,8 @@ class Reader:
     functions: Mapping[OperatorName, FunctionProto] = field(default_factory=dict)
     calls: tuple[OperatorName, ...] = ()
     depth: int = 0
-    numbers: Iterator[int] = field(default_factory=count)
+    max_nodes: int = MAX_NODES
+    bodies: dict[Any, Block | OnnxError] = field(default_factory=dict)
     maximum: Mapping[str, int] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
 
@@ -89,17 +92,15 @@ class Reader:
         Raises:
           OnnxError: a node breaks ONNX's rules, or there are too many, or too deep ones.
         """
-        if self.depth > DEEPEST:
-            rule = f"graphs and functions must lie at most {DEEPEST} deep in each other"
-            raise OnnxError(f"{rule}, but these lie deeper")
+        self._check_depth(self.depth)
         steps: list[ReadStep] = []
         broken: list[OnnxError] = []
+        nodes = 0
         for number, proto in enumerate(protos):
-            if next(self.numbers) >= MOST_NODES:
-                rule = f"there must be at most {MOST_NODES} nodes, those of functions in each call"
-                raise OnnxError(f"{rule}, but there are more")
+            check_nodes(nodes := nodes + 1, self.max_nodes)
             try:
                 steps.append(replace(self.step(proto, number), number=number))
+                nodes += sum(block.nodes for block in blocks_of(steps[-1]))
             except UnsupportedError as error:
                 label, read = _label(proto, number), read_inside(proto)
                 steps.append(Unsupported(label, error, tuple(proto.input), tuple(proto.output), read))
@@ -110,6 +111,11 @@ class Reader:
         if len({step.label for step in steps}) < len(steps):
             steps = [replace(step, label=f"{step.label} #{number}") for number, step in enumerate(steps)]
         return steps
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > DEEPEST:
+            rule = f"graphs and functions must lie at most {DEEPEST} deep in each other"
+            raise OnnxError(f"{rule}, but these lie deeper")
 
     def step(self, proto: NodeProto, number: int = 0) -> Step:
         """Reads one node.
@@ -219,13 +225,32 @@ class Reader:
             raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
         outputs = tuple(proto.output)
         try:
-            block = replace(self, calls=(*self.calls, name))._function(function, given, outputs)
+            block = self._shared(name, function, given, outputs)
         except UnsupportedError:
             raise
         except OnnxError as error:
             raise OnnxError(f"{label}: {error}") from None
         inputs, captured = tuple(proto.input), block.captured
         return FunctionCall(label, proto.op_type, lambda _: block, inputs, outputs, own=block, captured=captured)
+
+    def _shared(
+        self, name: OperatorName, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]
+    ) -> Block:
+        """Returns the body of a function of the model, which is read once for all calls that differ in inputs alone."""
+        attributes = tuple(sorted((key, attribute.SerializeToString()) for key, attribute in given.items()))
+        call = name, attributes, tuple(map(bool, outputs)), frozenset(self.opsets.items())
+        if call not in self.bodies:
+            try:
+                self.bodies[call] = replace(self, calls=(*self.calls, name))._function(function, given, outputs)
+            except OnnxError as error:  # kept as well: functions that call one another twice would be read forever
+                is_list = isinstance(error, UnsupportedError)
+                self.bodies[call] = _unsupported_error(error.nodes[:FEW]) if is_list else error
+                raise
+        body = self.bodies[call]
+        if isinstance(body, OnnxError):
+            raise body
+        self._check_depth(self.depth + body.depth)
+        return body
 
     def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
         """Reads the body of a function, for the outputs that a call reads."""

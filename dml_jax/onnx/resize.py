@@ -17,6 +17,7 @@ from ..lowering.plain.interpolation_coordinates import Positions
 from ..lowering.plain.interpolation_weights import Kernel
 from ..lowering.plain.separable_interpolation import interpolate
 from ..operators import cast, resample
+from .limits import check_array
 from .resize_coordinates import CROP, HALF, Grid, grid_of
 from .values import Array, Operators, known, on_device
 
@@ -62,6 +63,7 @@ def resize(
         raise DataTypeError(f"x must have an integer or floating-point type where mode is {mode}, but it is {dtype}")
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
+    check_array("output", jax.ShapeDtypeStruct(grid.sizes, dtype))  # before its positions, which take long
     nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]  # "ceil" adds 0 to positions, for modes without it
     is_filtered = bool(antialias) and mode != "nearest" and min(grid.asked, default=1) < 1
     kernel = Kernel(

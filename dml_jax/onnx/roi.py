@@ -9,6 +9,7 @@ import numpy as np
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from .limits import check_array
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "max_roi_pool", "roi_align"]
@@ -39,6 +40,9 @@ def roi_align(
         raise ConstraintError(f"{rule}, but they are {mode!r}, {coordinate_transformation_mode!r}, {sampling_ratio}")
     if rois.ndim != 2 or x.ndim != 4:
         raise ConstraintError(f"x must be (N, C, H, W) and rois (R, 4), but they are {x.shape} and {rois.shape}")
+    # They are read one after the other, and take no memory; but other runtimes hold them, and nobody waits for more.
+    samples = [n * max(1, sampling_ratio) for n in (output_height, output_width)]
+    check_array("the samples", jax.ShapeDtypeStruct((len(rois), *samples), np.float32))
     wide = wide_type(x.dtype)
     corners = on_device(rois).astype(wide) * np.asarray(spatial_scale, wide)
     if coordinate_transformation_mode == "output_half_pixel":

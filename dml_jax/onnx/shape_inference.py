@@ -6,52 +6,57 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..errors import ConstraintError
 from .block_execution import Step, evaluate
-from .errors import NotConstantError
+from .errors import NotConstantError, OnnxError
 from .graph import Graph
+from .limits import check_program_arrays, limited
 from .random_keys import RANDOM, RandomKeys
 from .sequence_pytrees import ContainerSpec
 
 __all__ = ["known_shapes"]
 
-# A constant, what JAX knows of data, or None where a size is unknown.
-_Known = np.ndarray | jax.ShapeDtypeStruct | None
+# A constant, data that is traced, or None where a size is unknown.
+_Known = np.ndarray | jax.Array | None
 
 
 def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
-    """Returns every value whose sizes follow from the model.
+    """Returns every array whose sizes follow from the model: its values, of a constant that is not large, or its sizes.
 
     Raises:
-      OnnxError: sizes contradict each other at a node.
+      OnnxError: sizes contradict each other at a node, an array would not fit in memory, or there are too many nodes.
       DataTypeError: types do.
     """
-    values: dict[str, _Known] = dict(graph.initializers)
-    for spec in graph.inputs:
-        sizes = spec.sizes
-        is_array = not isinstance(spec, ContainerSpec)
-        fixed = is_array and sizes is not None and all(isinstance(n, int) for n in sizes)
-        values[spec.name] = jax.ShapeDtypeStruct(sizes, spec.dtype) if fixed else None  # type: ignore[arg-type]
-    with jax.enable_x64(True):
-        for step in graph.steps:
-            values |= _outputs(step, values)
-    return {name: value for name, value in values.items() if value is not None}
+    specs = [spec for spec in graph.inputs if not isinstance(spec, ContainerSpec) and spec.sizes is not None]
+    fixed = [spec for spec in specs if all(isinstance(n, int) for n in spec.sizes or ())]
+    data = {spec.name: jax.ShapeDtypeStruct(spec.sizes, spec.dtype) for spec in fixed}  # type: ignore[arg-type]
+    values: dict[str, Any] = dict.fromkeys(spec.name for spec in graph.inputs) | dict(graph.initializers)
+
+    def trace(data: Mapping[str, Any]) -> None:
+        values.update(data)
+        values[RANDOM] = RandomKeys(jax.random.key(0))
+        for number, step in enumerate(graph.steps):
+            with jax.named_scope(str(number)):
+                values.update(_outputs(step, values))
+
+    with jax.enable_x64(True), limited(graph.max_nodes, describes=True):
+        try:
+            check_program_arrays(jax.make_jaxpr(trace)(data), [step.label for step in graph.steps])
+        except ConstraintError as error:
+            raise error if isinstance(error, OnnxError) else OnnxError(str(error)) from None
+    return {name: _shape_of(value) for name, value in values.items() if hasattr(value, "shape")}
 
 
-def _outputs(step: Step, values: Mapping[str, _Known]) -> dict[str, _Known]:
+def _outputs(step: Step, values: Mapping[str, _Known]) -> Mapping[str, _Known]:
     """Returns the outputs of a step; those that follow from shapes alone are constants."""
     unknown: dict[str, _Known] = dict.fromkeys(filter(None, step.outputs))
-    read = {name: values[name] for name in (*step.inputs, *step.captured) if name not in ("", RANDOM)}
-    data = {name: value for name, value in read.items() if not isinstance(value, np.ndarray)}
-    if None in data.values():
+    if any(values[name] is None for name in (*step.inputs, *step.captured) if name):
         return unknown
-    constants: dict[str, Any] = {}
-
-    def traced(data: Mapping[str, Any]) -> dict[str, Any]:
-        results = evaluate(step, {**values, **data, RANDOM: RandomKeys(jax.random.key(0))})
-        constants.update({name: y for name, y in results.items() if isinstance(y, np.ndarray)})
-        return {name: y for name, y in results.items() if name not in constants}
-
     try:
-        return {**jax.eval_shape(traced, data), **constants}
+        return evaluate(step, values)
     except NotConstantError:
         return unknown
+
+
+def _shape_of(value: Any) -> np.ndarray | jax.ShapeDtypeStruct:
+    return value if isinstance(value, np.ndarray) else jax.ShapeDtypeStruct(value.shape, value.dtype)

@@ -52,9 +52,13 @@ def _fits_windows(shape: Sequence[int], border: Border) -> bool:
     if len(shape) - 1 not in border.axes:
         return False
     start, end = border.start[-1], border.end[-1]
-    pieces, length = _pieces(shape[-1], start, end, border.mode), start + shape[-1] + end
-    shortest = SHORTEST.get(border.mode, SHORTEST_COPIES)
-    if length < shortest or len(pieces) > MOST or prod(shape) + length > FARTHEST:
+    length, shortest = start + shape[-1] + end, SHORTEST.get(border.mode, SHORTEST_COPIES)
+    if length < shortest or prod(shape) + length > FARTHEST:
+        return False
+    if border.mode in PERIODS and length > (MOST + 2) * shape[-1]:  # without a list of them, which could be long
+        return False
+    pieces = _pieces(shape[-1], start, end, border.mode)
+    if len(pieces) > MOST:
         return False
     first = border.axes[0]
     outside = _outside(shape[first:], start + end, pieces)

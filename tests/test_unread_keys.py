@@ -74,6 +74,23 @@ def in_static_cache(q, k, v, key, value):
     return node("Attention", arrays, domain="", static=(6,), scale=SCALE, is_causal=1)(*arrays)
 
 
+def shared_buffer(operator):
+    """MultiHeadAttention, or Attention, of ONNX Runtime: every row of the batch has as many keys of the past."""
+
+    def run(q, k, v, key, value):
+        rows, length = [joined(x) for x in (q, k, v)], np.int32([5])
+        if operator == "MultiHeadAttention":
+            inputs = [*rows, None, None, None, key, value, length]
+        else:
+            weights = np.eye(3 * N * D, dtype=q.dtype)
+            inputs = [jnp.concatenate(rows, -1), weights, None, None, jnp.stack([key, value]), None, length]
+        attributes = {"past_present_share_buffer": 1} if operator == "Attention" else {}
+        call = node(operator, inputs, 2 if operator == "Attention" else 1, num_heads=N, scale=SCALE, **attributes)
+        return apart(call(*inputs))
+
+    return run
+
+
 SINKS = np.float32([0.5, -1, 0, 2])
 OPERATORS = {
     "GroupQueryAttention": (grouped(), {}),
@@ -84,6 +101,28 @@ OPERATORS = {
     "MULTIHEAD_ATTENTION1": (struct, {}),
     "Attention-24": (in_static_cache, {}),
 }
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("operator", ["MultiHeadAttention", "Attention"])
+@pytest.mark.parametrize("garbage", [np.nan, np.inf])
+def test_unused_room_of_a_shared_buffer(operator, garbage):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((B, N, rows, D)).astype(np.float32) for rows in (S, S, S, ROOM, ROOM)]
+    q, k, v, key, value = arrays
+    for cache in (key, value):
+        cache[:, :, 5 + S :] = garbage
+    whole = [np.concatenate([cache[:, :, :5], new], axis=2) for cache, new in ((key, k), (value, v))]
+    wanted = attended(q, *whole, True, scale=SCALE)
+    call = shared_buffer(operator)
+    slopes, output = jax.jit(jax.grad(lambda *x: (call(*x).sum(), call(*x)), argnums=range(5), has_aux=True))(*arrays)
+    expected = [wanted.output, wanted.of_query]
+    for actual, numbers in zip((output, slopes[0]), expected, strict=True):
+        np.testing.assert_allclose(actual, numbers, rtol=2e-6, atol=2e-6)
+    for of_new, of_cache, of_whole in zip(slopes[1:3], slopes[3:], (wanted.of_key, wanted.of_value), strict=True):
+        np.testing.assert_allclose(of_new, of_whole[:, :, 5:], rtol=2e-6, atol=2e-6)
+        np.testing.assert_allclose(of_cache[:, :, :5], of_whole[:, :, :5], rtol=2e-6, atol=2e-6)
+        assert not np.asarray(of_cache[:, :, 5:]).any()
 
 
 @pytest.mark.parametrize(

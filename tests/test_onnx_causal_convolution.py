@@ -35,6 +35,7 @@ SIZES = {
     "usual": {},
     "first": {"has_bias": False, "has_past": False},
     "shorter than the state": {"length": 2},
+    "of 20": {"k": 20},
     "one": {"batch": 1, "channels": 1, "length": 1, "k": 1},
     **{f"no {name}": {name: 0} for name in ("batch", "channels", "length")},
 }
@@ -65,6 +66,7 @@ WRONG = {
     "activation must be none or silu or swish": {"activation": "relu"},
     r"input: its sizes must be \[\?, \?, \?\]": {0: np.zeros((3, 5), np.float32)},
     r"weight: its sizes must be \[3, 1, \?\]": {1: np.zeros((3, 2, 4), np.float32)},
+    "weight must have at least 1 number for each channel": {1: np.zeros((3, 1, 0), np.float32)},
     r"bias: its sizes must be \[3\]": {2: np.zeros(4, np.float32)},
     r"past_state: its sizes must be \[2, 3, 3\]": {3: np.zeros((2, 3, 4), np.float32)},
 }

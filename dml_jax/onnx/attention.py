@@ -1,4 +1,4 @@
-"""ONNX's Attention, by the formula of MULTIHEAD_ATTENTION; floats of 16 bits in float32, rounded once."""
+"""ONNX's Attention, by the formula of MULTIHEAD_ATTENTION; of 16-bit floats, sums and softmax are in float32."""
 
 from functools import partial
 from math import sqrt

@@ -1,9 +1,12 @@
 """ONNX's CausalConvWithState: a convolution of each channel with what came before, in float32, rounded once."""
 
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
 from jax import nn
 
+from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from .convolution import conv
 from .operand_checks import check_shape, check_value
@@ -29,15 +32,25 @@ def causal_convolution(
     batch, channels, length = input.shape
     check_shape("weight", weight, (channels, 1, None))
     check_shape("bias", bias, (channels,))
+    if weight.shape[2] < 1:
+        raise ConstraintError("weight must have at least 1 number for each channel, but it has none")
     before = (batch, channels, weight.shape[2] - 1)
     check_shape("past_state", past_state, before)
     past = jnp.zeros(before, input.dtype) if past_state is None else on_device(past_state)
     whole = jnp.concatenate([past, on_device(input)], axis=2)
     if 0 in input.shape:
         return on_device(input), whole[:, :, length:]
-    wide_bias = None if bias is None else as_wide(bias)
-    y = on_device(conv(x=as_wide(whole), w=as_wide(weight), b=wide_bias, group=channels))
+    y = _convolve(as_wide(whole), as_wide(weight), length)
+    y = y if bias is None else y + as_wide(bias).reshape(1, -1, 1)
     return narrow_apart(y if activation == "none" else nn.silu(y), input.dtype), whole[:, :, length:]
+
+
+def _convolve(whole: jax.Array, weight: jax.Array, length: int) -> jax.Array:
+    """Returns the convolution of each channel; a few products are summed faster than XLA convolves."""
+    channels, _, count = weight.shape
+    if count > 16:
+        return on_device(conv(x=whole, w=weight, group=channels))
+    return reduce(jnp.add, (weight[None, :, 0, j : j + 1] * whole[:, :, j : j + length] for j in range(count)))
 
 
 OPERATORS: Operators = {"CausalConvWithState": {27: causal_convolution}}

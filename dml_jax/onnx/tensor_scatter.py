@@ -31,7 +31,7 @@ def tensor_scatter(
     batch, room, count = sizes[0], sizes[along], update.shape[along]
     if count > room:
         raise ConstraintError(f"update must have at most the {room} rows of past_cache, but it has {count}")
-    first: Any = np.zeros(batch, np.int32) if write_indices is None else write_indices
+    first: Any = jnp.zeros(batch, np.int32) if write_indices is None else write_indices
     check_shape("write_indices", first, (batch,))
     # Within [-room, room] before they become 32 bits: beyond it nothing is written.
     first = first % max(room, 1) if mode == "circular" else first.clip(-room, room)
@@ -39,7 +39,7 @@ def tensor_scatter(
     rows = rows % max(room, 1) if mode == "circular" else jnp.where(rows < 0, room - rows, rows)
 
     def write(rows: Any, cache: jax.Array, new: jax.Array) -> jax.Array:
-        at = (np.arange(batch)[:, None], *(slice(None),) * (along - 1), rows)
+        at = (jnp.arange(batch, dtype=np.int32)[:, None], *(slice(None),) * (along - 1), rows)
         return cache.at[at].set(jnp.moveaxis(new, along, 1), mode="drop", unique_indices=True)
 
     return carry_bits(write, rows, on_device(past_cache), on_device(update))

@@ -75,6 +75,7 @@ def test_scores_that_a_graph_changes(dtype, precision):
     )
 
 
+@pytest.mark.exhaustive
 def test_a_query_that_sees_no_key():
     """Its weights are NaN, as ONNX computes them, and derivatives finite where a graph replaces them."""
     arrays = drawn()

@@ -81,7 +81,7 @@ def test_outputs_and_states(rule, sizes, dtype):
         np.testing.assert_allclose(np.float64(actual), expected, rtol=off, atol=off)
 
 
-@pytest.mark.parametrize("rule", sampled(RULES, ["gated_delta"]))
+@pytest.mark.parametrize("rule", sampled(RULES, ["delta"]))
 def test_gradients(rule):
     arrays, counts = drawn(rule)
     function = function_of(arrays, counts, rule)

@@ -68,7 +68,7 @@ def test_known_indices_of_64_bits_without_x64(first):
     cache, update = drawn((3, 2, 5, 4), -2, 2, np.float32)
     indices = np.int64(FIRST[first])
     proto, _ = one_node("TensorScatter", [cache, update, indices], opset=24)
-    made = to_jax(proto, static={"x2": indices})(cache, update)
+    made = jax.jit(to_jax(proto, static={"x2": indices}))(cache, update)
     assert_same_bits(made, scattered(cache, update, indices, -2, "linear"))
 
 

@@ -4,11 +4,14 @@ import io
 import os
 import signal
 import sys
+import time
+from threading import Thread
 
 
 def main() -> None:
     """Runs the command line and exits with its status."""
     signal.signal(signal.SIGINT, _interrupted)
+    _watch_for_interrupts()
     _open_standard_streams()
     try:
         _run()
@@ -61,6 +64,21 @@ def _run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # Where the reader went away, as `head` does, there is nobody to tell.
         sys.exit(1 if isinstance(error, BrokenPipeError) else f"error: cannot write the output: {error.strerror}")
+
+
+def _watch_for_interrupts() -> None:
+    """Ends the command also while XLA compiles, as Python runs no signal handler before that returns."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while number := os.read(read, 1):
+            time.sleep(0.3)  # by then the handler has run, if it can
+            if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is _interrupted:
+                _interrupted()
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _interrupted(*_: object) -> None:

@@ -1,6 +1,10 @@
 """Malicious ONNX models: each is refused with a message, and control characters of its names are escaped."""
 
 import os
+import signal
+import subprocess
+import sys
+from threading import Event
 
 import jax
 import numpy as np
@@ -9,6 +13,7 @@ from click.testing import CliRunner
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx
 
 import dml_jax
+from dml_jax.command import long_work
 from dml_jax.command.main import command
 from dml_jax.core import memory_checks
 from dml_jax.onnx import OnnxError, run_node, to_descs, to_jax
@@ -420,3 +425,26 @@ def test_functions_are_read_once_and_their_errors_too():
     ]
     proto = with_functions(*calls, function("F40", [make("StringNormalizer", ["a"], ["b"])]))
     refused(proto, "StringNormalizer")
+
+
+# Long work.
+
+
+def test_long_work_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(long_work, "FIRST", 0.01)
+    said = Event()
+    with long_work.told_if_long(lambda: said.set() or "XLA compiles"):
+        said.wait(60)
+    assert "s: XLA compiles" in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+def test_run_can_be_interrupted_while_xla_compiles(tmp_path):
+    """Python runs no signal handler before XLA returns, which would take minutes."""
+    chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(12_000)]
+    (tmp_path / "m.onnx").write_bytes(model(chain, {"v0": X}, ["v12000"]).SerializeToString())
+    arguments = [sys.executable, "-m", "dml_jax", "run", str(tmp_path / "m.onnx")]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert any("XLA compiles" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert (process.stderr.read(), process.wait(10)) == ("interrupted\n", 130)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, escaped
 from .devices import choose, devices, label
+from .long_work import told_if_long
 from .option_groups import GroupedCommand
 from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
 from .shared_options import (
@@ -244,7 +245,7 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
     from ..dxdispatch.buffer_printing import told
 
     name = started.model.name
-    with started.guarded():
+    with started.guarded(), _told(started.model):
         model = read()
         command = {"type": "dispatch", "dispatchable": name}
         with told(0, command, started.say) if started.tells_commands else nullcontext():
@@ -252,6 +253,15 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
     if times:
         row = {"dispatchable": name, "milliseconds": list(times.samples), "warmup": times.warmup}
         started.print_times([row | {"compile_seconds": times.compile_seconds}])
+
+
+def _told(path: Path) -> AbstractContextManager[None]:
+    """Context that tells which node of an ONNX model is traced, or that XLA compiles, if that takes long."""
+    if not is_onnx(path):
+        return nullcontext()
+    from ..onnx.limits import DOING
+
+    return told_if_long(lambda: DOING.text)
 
 
 def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:

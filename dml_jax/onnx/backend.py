@@ -16,7 +16,7 @@ from ..core.memory_checks import check_program
 from ..errors import ConstraintError
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
-from .limits import check_program_arrays
+from .limits import DOING, check_program_arrays
 from .shape_inference import known_shapes
 from .single_node import run_node
 from .values import as_tuple
@@ -64,8 +64,10 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> 
     except ConstraintError:
         known_shapes(function.of_sizes([x.shape for x in inputs]))  # says in which node
         raise
+    DOING.text = "XLA compiles"
     program = traced.lower().compile()
     check_program(program)
+    DOING.text = "it runs"
     return lambda: program(*arguments)
 
 

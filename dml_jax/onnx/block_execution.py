@@ -227,7 +227,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     read = [*values, *(scope[name] for name in step.captured)]
     try:
         leaves = jax.tree.leaves(read)
-        count_node(len(leaves))
+        count_node(step.label, len(leaves))
         is_made_here = isinstance(step, Node) and step.op_type not in _PASSES_ON
         is_known = is_made_here and all(map(_is_known, leaves))
         results = (_constants if is_known else _results)(step, values, scope)

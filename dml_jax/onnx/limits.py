@@ -24,6 +24,7 @@ from .node import Node
 from .values import is_narrowed
 
 __all__ = [
+    "DOING",
     "MAX_NODES",
     "as_data",
     "check_array",
@@ -113,10 +114,20 @@ def check_nodes(count: int, max_nodes: int) -> None:
         raise OnnxError(f"{rule}, but there are {count if count < 10**9 else 'more than 10**9'}; {MORE}")
 
 
-def count_node(leaves: int = 0) -> None:
+class _Doing:
+    """What the latest call of a model does, in words, for another thread to tell."""
+
+    text = ""
+
+
+DOING = _Doing()
+
+
+def count_node(label: str, leaves: int = 0) -> None:
     """Counts a node that runs, of a function in each call, and of a loop in each iteration that is unrolled.
 
     Args:
+      label: of the node.
       leaves: arrays that it reads, those of sequences one by one.
 
     Raises:
@@ -124,6 +135,7 @@ def count_node(leaves: int = 0) -> None:
     """
     if usage := _USAGE.get():
         usage.nodes += 1 + leaves // PER_SEQUENCE
+        DOING.text = f"{label}, after {usage.nodes - 1} nodes"
         if usage.nodes > usage.max_nodes:
             rule = f"at most {usage.max_nodes} nodes may run, those of functions in each call, and of loops in each"
             raise OnnxError(f"{rule} iteration that is unrolled, but there are more; {MORE}")

@@ -82,7 +82,7 @@ def _run_unrolled(loop: Iteration) -> Results | None:
         return None
     state, rows, number, go = loop.state, [], 0, True
     while go and (loop.trips is None or number < loop.trips):
-        count_node()  # also of a body without nodes
+        count_node("a loop")  # also of a body without nodes
         elements = [move_bounded(lambda x, i=number: x[i, ...], x) for x in loop.inputs]
         with holding() as keep:
             go, after, row = loop.run(np.asarray(number), np.asarray(True), state, elements)

@@ -346,3 +346,9 @@ def test_flat_heads_must_have_a_number():
     proto, named = one_node("Attention", [np.zeros((1, 3, 8), np.float32)] * 3, opset=23, q_num_heads=3, kv_num_heads=2)
     with pytest.raises(OnnxError, match=r"Q of rank 3 must have a multiple of the heads, .* 8 columns and 3 heads"):
         to_jax(proto)(**named)
+
+
+def test_heads_of_size_0_weigh_all_keys_alike():
+    q, k, v = np.zeros((1, 1, 2, 0), np.float32), np.zeros((1, 1, 3, 0), np.float32), Draw(0)(1, 1, 3, 4)
+    proto, named = one_node("Attention", [q, k, v], opset=23)
+    assert_near(jax.jit(to_jax(proto))(**named), np.repeat(v.mean(2, keepdims=True), 2, axis=2))

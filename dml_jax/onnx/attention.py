@@ -66,7 +66,7 @@ def attention(
     common = jnp.promote_types(q.dtype, v.dtype)
     wide = wide_type(common)
     queries, all_keys, all_values = (x.astype(common) for x in (query, key, value))
-    scale = 1 / sqrt(size) if scale is None else scale
+    scale = 1 / sqrt(max(size, 1)) if scale is None else scale
     mask = None if attn_mask is None else _fit_mask(attn_mask, (batch, heads, rows, keys), wide, is_mask_padded)
     excludes = mask is not None and mask.dtype == bool
     attended = attend(

@@ -141,7 +141,7 @@ def _hosts(coordinator: str | None, count: int | None, index: int | None) -> Hos
     return Hosts(coordinator, index, count)
 
 
-# Options by arguments that the library's messages tell to give, as patterns.
+# Options, by patterns of the arguments that the library's messages name.
 _OPTIONS = {
     "overwrite=True": "--overwrite",
     "restart=True": "--restart",

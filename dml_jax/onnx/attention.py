@@ -1,5 +1,6 @@
 """ONNX's Attention, by the formula of MULTIHEAD_ATTENTION; of 16-bit floats, sums and softmax are in float32."""
 
+from collections.abc import Callable
 from functools import partial
 from math import sqrt
 from typing import Any
@@ -10,12 +11,12 @@ import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..operators._attention_formulas import append, attend, cap, key_products, merge_heads, split_heads
+from ..operators._attention_formulas import Attended, append, attend, cap, key_products, merge_heads, split_heads
 from .model_loading import dtype_of
 from .operand_checks import check_both, check_shape, check_value, refuse
 from .values import X64_OFF, Array, Operators, is_narrowed, on_device
 
-__all__ = ["OPERATORS", "attention", "check_groups", "heads_of", "softmax_type_of"]
+__all__ = ["OPERATORS", "attention", "check_groups", "heads_of"]
 
 _FLOATS = (1, 10, 11, 16)  # float, float16, double and bfloat16
 
@@ -78,16 +79,14 @@ def attention(
         lengths=lengths,
         starts=starts,
         window=_window(left_window_size, right_window_size, is_causal),
-        softmax_type=softmax_type_of(softmax_precision, wide),
+        softmax_type=_softmax_type(softmax_precision, wide),
         of_nothing=0.0,
     )
     output = merge_heads(attended.output) if q.ndim == 3 else attended.output
     results = [narrow_apart(output, q.dtype), key, value][:count]
-    if count == 4 and qk_matmul_output_mode < 2:
-        products = cap(key_products(queries, all_keys, scale), softcap if qk_matmul_output_mode else 0.0)
-        results.append(narrow_apart(products, q.dtype))
-    elif count == 4:
-        results.append(narrow_apart((attended.scores, attended.weights)[qk_matmul_output_mode - 2], q.dtype))
+    if count == 4:
+        products = partial(key_products, queries, all_keys, scale)
+        results.append(narrow_apart(_step(qk_matmul_output_mode, products, softcap, attended), q.dtype))
     return tuple(results)
 
 
@@ -117,8 +116,15 @@ def check_groups(query: jax.Array, key: jax.Array, value: jax.Array) -> None:
         raise ConstraintError(f"heads of Q must be a multiple of those of K, but they are {heads} and {shared}")
 
 
-def softmax_type_of(precision: int | None, wide: Any) -> Any:
-    """Returns the type in which softmax is computed: the wider one of `wide` and ONNX's number of a type, or None.
+def _step(mode: int, products: Callable[[], jax.Array], softcap: float, attended: Attended) -> jax.Array:
+    """Returns the fourth output by `qk_matmul_output_mode`: products, those within the softcap, scores, or weights."""
+    if mode >= 2:
+        return (attended.scores, attended.weights)[mode - 2]
+    return cap(products(), softcap if mode else 0.0)
+
+
+def _softmax_type(precision: int | None, wide: Any) -> Any:
+    """Returns the type in which softmax is computed: the wider one of `wide` and ONNX's number of a type, if any.
 
     Raises:
       DataTypeError: JAX would narrow it.

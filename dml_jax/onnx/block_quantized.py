@@ -25,7 +25,7 @@ from .values import Array, Operators, on_device
 __all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_bnb4", "mat_mul_n_bits"]
 
 _BITS = (2, 4, 8)
-# What the 16 codes of bitsandbytes' types of 4 bits stand for. In FP4 the highest bit is the sign; NF4 has quantiles of
+# The numbers of the 16 codes of bitsandbytes' types of 4 bits. In FP4 the highest bit is the sign; NF4 has quantiles of
 # the normal distribution.
 _FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
 _NF4 = (
@@ -49,7 +49,7 @@ def mat_mul_n_bits(
     N: int,  # noqa: N803
     bits: int = 4,
     block_size: int,
-    weight_prepacked: int = 0,  # of supported_options.py
+    weight_prepacked: int = 0,  # supported_options.py refuses others
     accuracy_level: int = 0,  # the least that will do: here it is the highest
 ) -> jax.Array:
     """MatMulNBits: a @ dequantised(b).T + bias. Empty weights are zeros; `g_idx` has the block of each of K inputs."""

@@ -15,7 +15,7 @@ from .errors import NotConstantError, static_text
 from .sequence_pytrees import ContainerSpec
 from .signature import X64
 
-__all__ = ["cure_of_cut_inputs", "failure", "with_inputs"]
+__all__ = ["Run", "cure_of_cut_inputs", "failure", "with_inputs"]
 
 # Runs the model with names of inputs for `int32`, and with inputs by name.
 Run = Callable[[Collection[str], Mapping[str, Any]], Any]
@@ -67,7 +67,7 @@ def failure(run: Run, int32: Collection[str], given: Mapping[str, Any]) -> Excep
 
 
 def with_inputs(error: NotConstantError, specs: Sequence[TensorSpec], behind: Collection[str]) -> NotConstantError:
-    """Returns an error that names the inputs which would have to be known.
+    """Returns the error, with the inputs that must be known.
 
     Args:
       error: it may name none.

@@ -73,7 +73,7 @@ def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
 def compress(*, input: Array, condition: Array, maximum: Maximum, axis: int | None = None) -> jax.Array:
     """Compress: the elements whose condition holds; without an axis, of the flattened array.
 
-    With a stated `maximum` there are so many: 0 after the last one, and without those beyond.
+    With a stated `maximum` the output has that size: zeros follow the last element, and elements beyond are left out.
     """
     data = input.reshape(-1) if axis is None else input
     along = 0 if axis is None else axis_of("axis", axis, input.ndim)
@@ -124,8 +124,8 @@ def top_k(*, x: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1
 def non_zero(*, x: Array, maximum: Maximum) -> Any:
     """NonZero: a column of coordinates per element that is not 0.
 
-    With a stated `maximum` there are so many columns, without those beyond. After the last one they are the sizes of x:
-    there a gather reads the last element, and a scatter writes nothing.
+    With a stated `maximum` the output has so many columns; those beyond are left out. Columns after the last one hold
+    the sizes of x: there a gather reads the last element, and a scatter writes nothing.
     """
     size = maximum.of()
     if size is None:

@@ -57,7 +57,7 @@ def group_query_attention(
     qk_output: int = 0,
     sliding_window_cache: int = 0,
     count: int = 1,
-    **_: Any,  # see supported_options.py
+    **_: Any,  # options of quantised caches: supported_options.py refuses others than the defaults
 ) -> tuple[jax.Array | None, ...]:
     """GroupQueryAttention: row b of the batch has seqlens_k[b] + 1 keys; the new ones are the last of them.
 

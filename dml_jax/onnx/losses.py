@@ -1,5 +1,7 @@
 """ONNX's NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss; computed in float32 or wider, and rounded once."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ def negative_log_likelihood_loss(
     *, input: Array, target: Array, weight: Array | None = None, ignore_index: int | None = None, reduction: str
 ) -> jax.Array:
     """NegativeLogLikelihoodLoss of logarithms of probabilities (N, C, ...), by the class of each, (N, ...)."""
-    _check("input", input, "target", target, "weight", weight, reduction)
+    _check(reduction, input=input, target=target, weight=weight)
     is_ignored = _is_ignored(target, ignore_index)
     return narrow_apart(_loss(as_wide(input), target, is_ignored, weight, reduction), input.dtype)
 
@@ -32,7 +34,7 @@ def softmax_cross_entropy_loss(
     count: int = 1,
 ) -> tuple[jax.Array, ...]:
     """SoftmaxCrossEntropyLoss: the loss of the logarithms of softmax, and these logarithms."""
-    _check("scores", scores, "labels", labels, "weights", weights, reduction)
+    _check(reduction, scores=scores, labels=labels, weights=weights)
     is_ignored = _is_ignored(labels, ignore_index)
     # Scores that are ignored may be NaN or infinite: they must not reach the derivatives.
     read = jnp.where(is_ignored[:, None], 0, as_wide(scores))
@@ -63,14 +65,13 @@ def _is_ignored(target: Array, ignore_index: int | None) -> jax.Array:
     return on_device(target) == ignore_index
 
 
-def _check(
-    name: str, x: Array, target_name: str, target: Array, weight_name: str, weight: Array | None, reduction: str
-):
-    """Checks shapes: a target for each row of x, a weight for each class."""
+def _check(reduction: str, **operands: Any) -> None:
+    """Checks the reduction, and the shapes of three operands: numbers (N, C, ...), targets (N, ...), weights (C)."""
     check_value("reduction", reduction, ("none", "sum", "mean"))
-    check_shape(name, x, (None, None, *x.shape[2:]))
-    check_shape(target_name, target, (x.shape[0], *x.shape[2:]))
-    check_shape(weight_name, weight, x.shape[1:2])
+    sizes = next(iter(operands.values())).shape
+    shapes = (None, None, *sizes[2:]), (sizes[0], *sizes[2:]), sizes[1:2]
+    for (name, operand), shape in zip(operands.items(), shapes, strict=True):
+        check_shape(name, operand, shape)
 
 
 OPERATORS: Operators = {

@@ -78,7 +78,7 @@ def _fused_matmul_activation(
     *,
     a: Array,
     b: Array,
-    activation: str,  # of supported_options.py
+    activation: str,  # supported_options.py refuses others than Softmax
     activation_axis: int = -1,
     **attributes: Any,
 ) -> jax.Array:

@@ -74,7 +74,7 @@ _SCHEMAS = {
     for family in _FAMILIES
     for own_schema in getattr(family, "SCHEMAS", ())
 }
-# The first opset in which they no longer hold.
+# The first opset in which such a schema no longer holds.
 _ENDS = {own_schema.name: removed_operators.REMOVED for own_schema in removed_operators.SCHEMAS}
 _ENDS |= {"LayerNormalization": 17}  # ONNX Runtime has it in ONNX's domain before ONNX does
 

@@ -33,7 +33,7 @@ def attention(
     past_sequence_length: Array | None = None,
     num_heads: int,
     qkv_hidden_sizes: Sequence[int] | None = None,
-    do_rotary: int = 0,  # of supported_options.py
+    do_rotary: int = 0,  # supported_options.py refuses others
     past_present_share_buffer: int = 0,
     rotary_embedding_dim: int = 0,  # of do_rotary
     count: int = 1,

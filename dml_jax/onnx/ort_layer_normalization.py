@@ -22,7 +22,6 @@ __all__ = [
     "SCHEMAS",
     "embed_layer_normalization",
     "rms_normalization",
-    "simplified_layer_normalization",
 ]
 
 
@@ -38,11 +37,6 @@ def rms_normalization(
     squares = mean_of_squares(real, range(axis_of("axis", axis, x.ndim), x.ndim))
     y = normalize(real, None, squares, factors, None, epsilon=epsilon)
     return (narrow_apart(y, scale.dtype), inverse_deviation(squares, epsilon).astype(np.float32))[:count]
-
-
-def simplified_layer_normalization(**given: Any) -> tuple[jax.Array, ...]:
-    """SimplifiedLayerNormalization, the name of RMSNormalization before opset 23."""
-    return rms_normalization(**given)
 
 
 def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
@@ -141,7 +135,7 @@ _FLOATS = "float float16 bfloat16"
 _ALL = f"{_FLOATS} double"
 OPERATORS: Operators = {
     "RMSNormalization": {23: rms_normalization},
-    "SimplifiedLayerNormalization": {1: simplified_layer_normalization},
+    "SimplifiedLayerNormalization": {1: rms_normalization},  # its name before opset 23
     "com.microsoft::EmbedLayerNormalization": {1: embed_layer_normalization},
     "com.microsoft::SkipLayerNormalization": {1: _skip(is_centred=True)},
     "com.microsoft::SkipSimplifiedLayerNormalization": {1: _skip(is_centred=False)},

@@ -10,7 +10,7 @@ import jax
 import onnx
 
 from ..errors import ConstraintError
-from .cures import cure_of_cut_inputs, failure
+from .cures import Run, cure_of_cut_inputs, failure
 from .errors import NotConstantError, OnnxError
 from .function import OnnxFunction
 from .graph import Graph, check_tensors
@@ -57,20 +57,22 @@ def possible_calls(model: onnx.ModelProto, graph: Graph) -> Calls:
 
     with jax.enable_x64(True):
         error = failure(call, (), _shapes(graph))
-    if error is not None and not isinstance(error, NotConstantError):
-        if not open_sizes:
-            if isinstance(error, ConstraintError):
-                raise error
-            raise OnnxError(f"it cannot be traced: {error}") from error
-        hint = f"give others by --shape to see how: {', '.join(open_sizes)}"
-        return Calls(
-            f"`dml-jax run` takes it, but if open sizes are 1, it fails: {error}", f"`to_jax(model)` takes it; {hint}"
-        )
-    said = " (where open sizes are 1)" if open_sizes else ""
-    run = f"`dml-jax run` takes it{said}"
+    if error is None or isinstance(error, NotConstantError):
+        return _calls_of_traced(call, graph, error, " (where open sizes are 1)" if open_sizes else "")
+    if open_sizes:
+        run = f"`dml-jax run` takes it, but if open sizes are 1, it fails: {error}"
+        return Calls(run, f"`to_jax(model)` takes it; give others by --shape to see how: {', '.join(open_sizes)}")
+    if isinstance(error, ConstraintError):
+        raise error
+    raise OnnxError(f"it cannot be traced: {error}") from error
+
+
+def _calls_of_traced(call: Run, graph: Graph, error: NotConstantError | None, condition: str) -> Calls:
+    """Returns the sentences about a model that can be traced with x64, or runs node by node because of an error."""
+    run = f"`dml-jax run` takes it{condition}"
     if error is not None:
         run += f", and runs it node by node, because {str(error).partition(', but ')[0]}"
-    return Calls(run, f"`to_jax(model)` takes it{said}{_keys(graph)}; {_under_jit(call, graph)}")
+    return Calls(run, f"`to_jax(model)` takes it{condition}{_keys(graph)}; {_under_jit(call, graph)}")
 
 
 def _shapes(graph: Graph) -> dict[str, jax.ShapeDtypeStruct]:
@@ -85,7 +87,7 @@ def _keys(graph: Graph) -> str:
     return ", called with key=jax.random.key(...)" if is_random else ""
 
 
-def _under_jit(call: Any, graph: Graph) -> str:
+def _under_jit(call: Run, graph: Graph) -> str:
     """Says how the function is called under `jax.jit` without x64."""
     with jax.enable_x64(False):
         shapes = _shapes(graph)

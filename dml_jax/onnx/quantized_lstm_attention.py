@@ -37,7 +37,7 @@ def q_attention(
     weight_scale: Array,
     input_zero_point: Array | None = None,
     weight_zero_point: Array | None = None,
-    do_rotary: int = 0,  # as the next one of supported_options.py
+    do_rotary: int = 0,  # supported_options.py refuses others, also of the next one
     past_present_share_buffer: int = 0,
     **given: Any,
 ) -> tuple[jax.Array, ...]:

@@ -21,17 +21,17 @@ RANDOM = "\ud800random keys"
 
 @dataclass(frozen=True)
 class RandomKeys:
-    """The key of a call, and the place of a step, which makes the step's key another than that of all others.
+    """The key of a call, and the place of a step in the model; together they make a key that no other step has.
 
     Example: iteration 3 of the Loop that is node 5 runs its node 2. The path is (5, 0, 3, 2), as the body is the first
     graph among the attributes of the Loop.
 
     Args:
-      given: the key of the call, or None.
+      of_call: the key of the call, or None.
       path: numbers of nodes, graphs of a node, and iterations, the outermost first; iterations may be traced.
     """
 
-    given: jax.Array | None
+    of_call: jax.Array | None
     path: tuple[Any, ...] = ()
 
     def at(self, number: Any) -> RandomKeys:
@@ -44,7 +44,7 @@ class RandomKeys:
         Raises:
           OnnxError: there is neither a seed nor a key.
         """
-        key = self.given if seed is None else _key_of(seed)
+        key = self.of_call if seed is None else _key_of(seed)
         if key is None:
             rule = "it draws random numbers, and must have a seed or be given a key"
             raise OnnxError(f"{rule}, but there is neither: call the function with key=jax.random.key(0)")

@@ -40,7 +40,7 @@ def roi_align(
         raise ConstraintError(f"{rule}, but they are {mode!r}, {coordinate_transformation_mode!r}, {sampling_ratio}")
     if rois.ndim != 2 or x.ndim != 4:
         raise ConstraintError(f"x must be (N, C, H, W) and rois (R, 4), but they are {x.shape} and {rois.shape}")
-    # They are read one after the other, and take no memory; but other runtimes hold them, and nobody waits for more.
+    # Samples take no memory here, as they are read one after the other; but reading so many would take very long.
     samples = [n * max(1, sampling_ratio) for n in (output_height, output_width)]
     check_array("the samples", jax.ShapeDtypeStruct((len(rois), *samples), np.float32))
     wide = wide_type(x.dtype)

@@ -84,7 +84,7 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
     is_packed_batching: int = 0,  # which changes no number
-    scale: float = 1.0,  # of supported_options.py
+    scale: float = 1.0,  # supported_options.py refuses others
 ) -> jax.Array:
     """ONNX Runtime's RotaryEmbedding; a single position is the first row's. The caches tell the size of a head."""
     if input.ndim not in (3, 4):

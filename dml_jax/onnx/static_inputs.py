@@ -34,7 +34,7 @@ def deciding_floats(steps: Sequence[Step]) -> set[str]:
 
 
 def values_behind(error: NotConstantError, steps: Sequence[Step]) -> set[str]:
-    """Returns the values of a graph from which the value is computed that an error of one of its steps is about."""
+    """Returns the values from which a graph computes the unknown value that an error of one of its steps is about."""
     chain, cause = [error], error.__cause__
     while isinstance(cause, NotConstantError):
         chain.append(cause)

@@ -100,7 +100,11 @@ class _OrNone:
 
 @dataclass(frozen=True)
 class _OneOrSeveral:
-    """A reader of integers; `several` makes them of one, of the names of the function and the argument, and others."""
+    """A reader of integers, or of one that stands for several.
+
+    Args:
+      several: takes the names of the function and the argument, the integer, and the arguments that the kind needs.
+    """
 
     several: Callable[..., tuple[int, ...]]
 

@@ -67,6 +67,43 @@ def test_what_does_not_fit(change, message):
     assert message in str(caught.value)
 
 
+def kept_by_definition(boxes, scores, most, overlap, least):
+    """Each box in turn, unless it overlaps one before it; what is not a number overlaps nothing."""
+    kept = []
+    for i in np.argsort(-scores, kind="stable"):
+        if scores[i] > least and len(kept) < most and not any(ratio(boxes[i], boxes[j]) > overlap for j in kept):
+            kept.append(i)
+    return kept
+
+
+def ratio(a, b):
+    low, high = np.maximum(a[:2], b[:2]), np.minimum(a[2:], b[2:])
+    if not (high > low).all():
+        return np.float32(0)
+    common = np.prod(high - low)
+    return common / (np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - common)
+
+
+@pytest.mark.parametrize("seed", sampled(range(40), range(4)))
+def test_boxes_of_any_numbers(seed):
+    """Also infinite ones and those that are none, of all sizes, and moved apart by class as torchvision moves them."""
+    rng = np.random.default_rng(seed)
+    corners = (rng.standard_normal((60, 2, 2)) * 10.0 ** rng.integers(-9, 19)).astype(np.float32)
+    if seed % 2:
+        corners = (rng.random((60, 2, 2)) + 1000 * rng.integers(0, 9, (60, 1, 1))).astype(np.float32)
+    if seed % 4 > 1:
+        corners.flat[rng.integers(0, corners.size, 5)] = np.float32([np.nan, np.inf, -np.inf, 1e30, -1e-30])
+    boxes = np.concatenate([corners.min(1), corners.max(1)], 1)
+    scores = (rng.integers(0, 20, 60) / 20).astype(np.float32)
+    overlap = np.float32(rng.choice([0, 0.2, 0.5]))
+    limits = {"most": np.int64([40]), "overlap": np.float32([overlap]), "least": np.float32([0.1])}
+    given = {"boxes": boxes[None], "scores": scores[None, None]} | limits
+    y = to_jax(model([node_of()], given, ["y"], opset=11))(**given)
+    with np.errstate(all="ignore"):
+        expected = kept_by_definition(boxes, scores, 40, overlap, np.float32(0.1))
+    np.testing.assert_array_equal(np.asarray(y)[:, 2], expected)
+
+
 # Up to a stated number of boxes.
 
 

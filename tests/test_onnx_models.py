@@ -241,7 +241,6 @@ DECIDING = {
     "Squeeze": ("Squeeze", ["y", "v"], {}, np.int64([0])),
     "Unsqueeze": ("Unsqueeze", ["x", "v"], {}, np.int64([0])),
     "Split": ("Split", ["x", "v"], {}, np.int64([1, 1])),
-    "NonZero": ("NonZero", ["x"], {}, None),
     "OneHot": ("OneHot", ["i", "v", "i"], {}, np.int64(2)),
     "Resize": ("Resize", ["x", "", "", "v"], {}, np.int64([4, 2])),
     "Col2Im": ("Col2Im", ["y", "v", "w"], {}, np.int64([2])),

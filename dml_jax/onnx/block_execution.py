@@ -14,6 +14,7 @@ from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
 from .deferred import Deferred, plain
+from .eager_nodes import compute
 from .errors import NotConstantError, OnnxError, UnsupportedError
 from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
 from .limits import as_data, check_arrays, check_node, count_node, hold, holding, is_described, is_large
@@ -300,7 +301,7 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
         values = list(map(without_range, values))
     elif is_narrowed(np.int64) and (results := compute_bounded(step, values)) is not None:
         return results
-    return as_tuple(step.function(**step.keywords(values)))
+    return as_tuple(compute(step, values))
 
 
 def _with_bodies(node: Node, scope: Scope) -> Node:

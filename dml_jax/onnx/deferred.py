@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jax
@@ -61,6 +61,7 @@ Row = Callable[[Callable[..., Any], Mapping[str, Any]], Any]
 Rows = Mapping[str, Row]  # by operator
 
 
+@lru_cache
 def deferring(row: Row, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function of a node with `row` tried first on `Deferred` operands."""
     return partial(_by_row, row, function)

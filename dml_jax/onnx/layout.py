@@ -97,6 +97,8 @@ def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> Array
 def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> Array:
     """Range; narrow floats are computed as float32, as other runtimes do before stash_type too."""
     count, first, step = range_of(start, limit, delta)
+    if first.dtype.kind in "iu" and all(isinstance(x, np.ndarray) for x in (start, limit, delta)):
+        return first + step * np.arange(count).astype(step.dtype)  # which wrap
     return fill_value_sequence((count,), first, step, start.dtype)
 
 

@@ -1,0 +1,99 @@
+"""Calls outside of `jax.jit`: a node of floats is one program, and nodes of one kind share it."""
+
+import jax
+import numpy as np
+import pytest
+from checks import assert_same_bits
+from onnx_building import helper, model
+
+from dml_jax import use_form
+from dml_jax.onnx import OnnxError, eager_nodes, to_jax
+
+make = helper.make_node
+X = np.random.default_rng(0).standard_normal((1, 4, 6, 6)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((2, 4, 4, 3, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def programs():
+    """How many programs of nodes there are since the test began."""
+    eager_nodes._program.cache_clear()
+    return lambda: eager_nodes._program.cache_info().currsize
+
+
+def chain(*nodes, constants=None, x=X):
+    """Nodes after one another, each with names of its other inputs and its attributes."""
+    names = ["x", *(f"y{i}" for i in range(len(nodes)))]
+    made = [
+        make(kind, [name, *others], [after], **attributes)
+        for (kind, others, attributes), name, after in zip(nodes, names[:-1], names[1:], strict=True)
+    ]
+    return to_jax(model(made, {"x": x}, [names[-1]], constants))
+
+
+def test_convolutions_of_one_kind_share_a_program(programs):
+    network = chain(*(("Conv", [w], {"pads": [1] * 4}) for w in "vw"), constants=dict(zip("vw", W, strict=True)))
+    np.testing.assert_allclose(network(X), jax.jit(network)(X), rtol=1e-5, atol=1e-5)
+    assert programs() == 1
+    chain(("Conv", ["w"], {"pads": [0] * 4}), constants={"w": W[0]})(X)
+    assert programs() == 2
+
+
+def test_operands_keep_their_order(programs):
+    """Also where one of them is a known number, of which each has a program."""
+    for node, expected in (
+        (make("Greater", ["x", "b"], ["y"]), X > 0.5),
+        (make("Greater", ["b", "x"], ["y"]), X < 0.5),
+        (make("Sub", ["b", "x"], ["y"]), np.float32(0.5) - X),
+        (make("Sub", ["x", "b"], ["y"]), X - np.float32(0.5)),
+        (make("Sum", ["x", "b", "x"], ["y"]), X + np.float32(0.5) + X),
+    ):
+        y = to_jax(model([node], {"x": X}, ["y"], {"b": np.float32(0.5)}))(X)
+        np.testing.assert_array_equal(y, expected)
+    for zero, sign in ((0.0, 1), (-0.0, -1)):
+        over = to_jax(model([make("Div", ["x", "b"], ["y"])], {"x": X}, ["y"], {"b": np.float32(zero)}))
+        np.testing.assert_array_equal(over(X), sign * np.sign(X) * np.inf)
+    assert programs() == 7
+
+
+def test_what_is_known_stays_known():
+    """A shape of data decides a size, and a value that is there may, too."""
+    nodes = [
+        make("Shape", ["x"], ["s"], start=1),
+        make("ReduceMax", ["x"], ["m"], keepdims=0),
+        make("Cast", ["m"], ["n"], to=7),
+        make("Unsqueeze", ["n", "zero"], ["k"]),
+        make("Concat", ["s", "k"], ["sizes"], axis=0),
+        make("Expand", ["m", "sizes"], ["y"]),
+    ]
+    x = np.ones((2, 3), np.float32) * 2
+    expand = to_jax(model(nodes, {"x": x}, ["y"], {"zero": np.int64([0])}))
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(expand(x), np.full((3, 2), 2))
+
+
+def test_transformations_do_not_nest_programs():
+    """Under `jit` a node is traced into the program around it."""
+    network = chain(("Conv", ["w"], {}), ("Relu", [], {}), constants={"w": W[0]})
+    assert "jit" not in {str(e.primitive) for e in jax.make_jaxpr(network)(X).eqns if e.params.get("name") == "run"}
+    slope = jax.grad(lambda x: network(x).sum())(X)
+    np.testing.assert_allclose(slope, jax.jit(jax.grad(lambda x: network(x).sum()))(X), rtol=1e-5, atol=1e-5)
+
+
+def test_errors_and_forms(programs):
+    with pytest.raises(OnnxError, match="Conv node #0: x and w must have one rank"):
+        chain(("Conv", ["w"], {}), constants={"w": W[0, 0]})(X)
+    network = chain(("Conv", ["w"], {}), constants={"w": W[0]})
+    before, y = programs(), network(X)
+    with use_form("plain"):
+        np.testing.assert_allclose(network(X), y, rtol=1e-5, atol=1e-5)
+    assert programs() == before + 1
+
+
+def test_64_bits_are_not_narrowed():
+    network = chain(("Add", ["b"], {}), constants={"b": np.float64(1)}, x=np.float64([1, 2]))
+    with jax.enable_x64(True):
+        assert_same_bits(network(np.float64([1, 2])), np.float64([2, 3]))
+    power = to_jax(model([make("Pow", ["x", "b"], ["y"])], {"x": X}, ["y"], {"b": np.float64([2])}))
+    with pytest.raises(TypeError, match="float64 must not be narrowed"):
+        power(X)

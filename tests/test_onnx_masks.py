@@ -159,3 +159,13 @@ def test_outputs_of_a_known_size():
     """A maximum counts outside of `jit`, too, and of constants."""
     proto = model([make("NonZero", ["x"], ["y"])], {}, ["y"], {"x": X})
     np.testing.assert_array_equal(to_jax(proto, maximum={"y": 2})(), [[0, 0], [0, 1]])
+
+
+def test_weights_before_a_mask_are_parameters():
+    """If the size is stated: else the data, and so the weights, must be known."""
+    nodes = [make("Gemm", ["x", "w"], ["s"]), make("NonZero", ["s"], ["n"]), make("Transpose", ["n"], ["at"])]
+    proto = model([*nodes, make("GatherND", ["s", "at"], ["y"])], {"x": X}, ["y"], {"w": np.eye(3, dtype=np.float32)})
+    assert not to_jax(proto).parameters
+    function = to_jax(proto, maximum={"n": 6})
+    assert list(function.parameters) == ["w"]
+    assert jax.jit(lambda x, p: function(x, parameters=p))(X, function.parameters).shape == (6,)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from .block_execution import Block, FunctionCall, Step
 from .errors import NotConstantError
 from .node import Node
+from .stated_sizes import Maximum
 
 __all__ = ["deciding_floats", "values_behind"]
 
@@ -65,10 +66,16 @@ def _tells_a_shape(step: Step) -> bool:
     return isinstance(step, Node) and step.op_type in ("Shape", "Size")
 
 
+def _has_stated_size(step: Node) -> bool:
+    """Whether the size of the output is stated, so that the data that would decide it need not be known."""
+    maximum = step.attributes.get("maximum")
+    return isinstance(maximum, Maximum) and maximum.of() is not None
+
+
 def _read_by(step: Step) -> set[str]:
     """Returns the values that a step itself reads as static float inputs."""
     read = _outside(step, lambda block: deciding_floats(block.steps))
-    deciding = _DECIDING.get(step.op_type, ()) if isinstance(step, Node) else ()
+    deciding = _DECIDING.get(step.op_type, ()) if isinstance(step, Node) and not _has_stated_size(step) else ()
     return read.union(step.inputs[i] for i in deciding if i < len(step.inputs))
 
 

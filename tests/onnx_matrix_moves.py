@@ -91,7 +91,7 @@ MOVES = {
         lambda b: with_reshape((1, *b.shape), ("Expand", (X, ints(3, 1, 1)), {}), last=(-1, b.shape[1])),
         lambda b: np.tile(b, (3, 1)),
     ),
-    "Flatten": (lambda b: [("Flatten", (X,), {"axis": 0})], lambda b: b.reshape(1, -1)),
+    "Flatten": (lambda b: [("Unsqueeze", (X, ints(1)), {}), ("Flatten", (X,), {"axis": 2})], lambda b: b),
     "Gather": (lambda b: [("Gather", (X, order(len(b))), {"axis": 0})], lambda b: b[order(len(b))]),
     "Gather columns": (
         lambda b: [("Gather", (X, order(b.shape[1])), {"axis": 1})],

@@ -34,6 +34,11 @@ def half(x):
     return dml_jax.split(x, (x.shape[0] // 2, -(-x.shape[0] // 2)), 0)[0]
 
 
+def quarter(x):
+    """The first elements."""
+    return dml_jax.split(line(x), (x.size // 4, x.size - x.size // 4), 0)[0]
+
+
 def cut(x, divisor):
     """The rows and columns whose number is divisible."""
     sizes = [n // divisor * divisor for n in x.shape]
@@ -184,7 +189,7 @@ MOVES = {
         lambda b: np.tile(b.reshape(1, -1), (4, 1)),
     ),
     "as_strided_scatter": (
-        lambda x: shaped(dml_jax.as_strided_scatter(line(x), line(x)[: x.size // 4], (3,), offset=1), *x.shape),
+        lambda x: shaped(dml_jax.as_strided_scatter(line(x), quarter(x), (3,), offset=1), *x.shape),
         np_stored,
     ),
     "cast": (lambda x: dml_jax.cast(x, x.dtype), lambda b: b),
@@ -219,8 +224,8 @@ MOVES = {
         np_unpooled,
     ),
     "one_hot": (
-        lambda x: jax.vmap(lambda values: dml_jax.one_hot(np.int32([1]), values, 3, 0))(pairs(x)),
-        lambda b: pairs(b)[:, [0, 1, 0]],
+        lambda x: jax.vmap(lambda values: dml_jax.one_hot(np.int32([1]), values, 4, 0))(pairs(x)),
+        lambda b: pairs(b)[:, [0, 1, 0, 0]],
     ),
     "pad": (lambda x: dml_jax.pad(x, (1, 2), (3, 1)), lambda b: np_padded(b, (1, 3), (2, 1))),
     "pad line": (

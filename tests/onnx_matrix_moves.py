@@ -127,7 +127,7 @@ MOVES = {
         lambda b: b[::-1, ::2],
     ),
     "SpaceToDepth": (to_depth, np_to_depth),
-    "Split": (lambda b: [("Split", (X, ints(2, b.shape[1] - 2)), {"axis": 1})], lambda b: b[:, :2]),
+    "Split": (lambda b: [("Split", (X, ints(b.shape[1] - 2, 2)), {"axis": 1})], lambda b: b[:, :-2]),
     "Tile": (lambda b: [("Tile", (X, ints(2, 3)), {})], lambda b: np.tile(b, (2, 3))),
     "Transpose": (lambda b: [("Transpose", (X,), {})], lambda b: b.T),
     "Trilu": (lambda b: [("Trilu", (X, ints(3)[0]), {"upper": 0})], lambda b: np.tril(b, 3)),

@@ -76,12 +76,13 @@ def output_paths(names: Sequence[str], folder: Path, read: Sequence[Path]) -> di
     """
     paths = {name: folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy" for name in names}
     owners: dict[str, str] = {}
+    read_files = {file.resolve() for file in read}
     for name, path in paths.items():
         other = owners.setdefault(path.name.casefold(), name)
         if other != name:
             fact = f"{other!r} and {name!r} give {path.name!r}"
             raise ConstraintError(f"every output must have a file of its own, but {fact}")
-        if path.resolve() in {file.resolve() for file in read}:
+        if path.resolve() in read_files:
             rule = f"output {name!r} must not overwrite what is read"
             raise ConstraintError(f"{rule}, but {str(path)!r} is; use --output-dir")
     return paths

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import isfinite, prod
 from typing import Any
 
@@ -262,11 +263,19 @@ def check_node(node: Node, values: Sequence[Any]) -> None:
 def _most_bytes(node: Node, values: Sequence[Any]) -> int | float:
     """Bytes that no array of a node exceeds: 8 for each element, of which the numbers in its inputs may ask for many.
 
-    Tracers, of which there are many in a network, count by the largest alone: few operators multiply the sizes of two.
+    An operator may make the product of all constants. Of data, which are large in every network, it is taken to make
+    what they have when they are broadcast together: (4, 1, 3) and (5, 1) make 4 * 5 * 3.
     """
-    sizes = [max(1, _size(value)) for value in values if value is not None]
-    is_traced = any(isinstance(value, Tracer) for value in values)
-    return 8 * prod(_numbers(node, values)) * (max(sizes) if is_traced else prod(sizes))
+    if any(isinstance(value, jax.Array) for value in values):
+        shapes = [_known_sizes(getattr(value, "shape", (_size(value),))) for value in values]
+        elements = prod(max(1, *sizes) for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1))
+    else:
+        elements = prod(max(1, _size(value)) for value in values)
+    return 8 * prod(_numbers(node, values)) * elements
+
+
+def _known_sizes(shape: Sequence[Any]) -> list[int]:
+    return [n if isinstance(n, int) else 1 for n in shape]
 
 
 def _size(value: Any) -> int:

@@ -4,7 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-__all__ = ["attended", "seen_keys"]
+__all__ = ["attended", "merged", "seen_keys"]
+
+
+def merged(heads):
+    """Heads (batch, heads, rows, size) side by side: (batch, rows, heads * size)."""
+    batch, count, rows, size = heads.shape
+    return heads.transpose(0, 2, 1, 3).reshape(batch, rows, count * size)
 
 
 def seen_keys(queries, lengths, keys, starts=None, before=None, after=None):
@@ -29,8 +35,8 @@ def attended(query, key, value, seen, cotangent=None, *, scale, softcap=0.0, bia
     query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
     sizes = (*query.shape[:3], key.shape[2])
     seen, bias = np.broadcast_to(seen, sizes), np.broadcast_to(np.float64(bias), sizes)
-    made = {"output": (*sizes[:3], value.shape[3]), "scores": sizes, "weights": sizes, "of_bias": sizes}
-    r = SimpleNamespace(**{name: np.zeros(shape) for name, shape in made.items()})
+    shapes = {"output": (*sizes[:3], value.shape[3]), "scores": sizes, "weights": sizes, "of_bias": sizes}
+    r = SimpleNamespace(**{name: np.zeros(shape) for name, shape in shapes.items()})
     r.of_query, r.of_key, r.of_value = (np.zeros(x.shape) for x in (query, key, value))
     r.scores[...] = -np.inf
     for b, h, s in np.ndindex(*sizes[:3]):

@@ -132,15 +132,7 @@ def deciding_numbers(rng: np.random.Generator, folder: Path) -> Any:
         ([make("Resize", ["x", "", "", "c"], ["y"], mode="cubic")], x4, {"c": np.int64([1, 1, other, n])}),
         ([make("Resize", ["x", "", "s"], ["y"], mode="linear")], x4, {"s": np.float32([1, 1, n, other])}),
         (
-            [
-                make(
-                    "Resize",
-                    ["x", "r", "", "c"],
-                    ["y"],
-                    mode="linear",
-                    coordinate_transformation_mode="tf_crop_and_resize",
-                )
-            ],
+            [make("Resize", ["x", "r", "", "c"], ["y"], mode="linear", **CROP)],
             x4,
             {"r": np.float32([0] * 4 + [1] * 4), "c": np.int64([1, 1, n, other])},
         ),

@@ -37,6 +37,12 @@ def one_node(kind, inputs, outputs=1, domain="", opset=20, **attributes):
     return model([helper.make_node(kind, names, made, domain=domain, **attributes)], named, made, opset=opset), named
 
 
+def with_changes(changes, inputs, attributes=None):
+    """Inputs and attributes of a node, of which `changes` replace some: inputs by position, attributes by name."""
+    inputs = [changes.get(i, x) for i, x in enumerate(inputs)]
+    return inputs, {**(attributes or {}), **{name: x for name, x in changes.items() if isinstance(name, str)}}
+
+
 def runtime(proto, inputs):
     """What ONNX Runtime computes on the CPU, node by node as they stand."""
     options = onnxruntime.SessionOptions()

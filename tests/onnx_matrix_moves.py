@@ -151,14 +151,14 @@ def chain(names, x, known):
     nodes, constants, inputs, b = [], {}, {}, x
     (constants if known else inputs)["m0"] = x
     for name in names:
-        of, numpy = MOVES[name]
-        for op_type, given, attributes in of(b):
+        nodes_for, numpy = MOVES[name]
+        for op_type, operands, attributes in nodes_for(b):
             at = f"m{len(nodes)}"
-            read = [at if one is X else "" if one is None else f"{at}_{i}" for i, one in enumerate(given)]
+            read = [at if x is X else "" if x is None else f"{at}_{i}" for i, x in enumerate(operands)]
             constants |= {
-                name: one for name, one in zip(read, given, strict=True) if isinstance(one, (np.ndarray, np.generic))
+                key: x for key, x in zip(read, operands, strict=True) if isinstance(x, (np.ndarray, np.generic))
             }
-            made = [f"m{len(nodes) + 1}", *["rest"] * (op_type == "Split")]
-            nodes.append(helper.make_node(op_type, read, made, **attributes))
+            outputs = [f"m{len(nodes) + 1}", *["rest"] * (op_type == "Split")]
+            nodes.append(helper.make_node(op_type, read, outputs, **attributes))
         b = numpy(b)
     return model(nodes, inputs, [f"m{len(nodes)}"], constants, opset=OPSET)

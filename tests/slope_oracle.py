@@ -17,5 +17,5 @@ def assert_slopes(function, oracle, arrays, off=2e-4):
     slopes = jax.jit(jax.grad(lambda *x: (function(*x) * weights.astype(np.float32)).sum(), range(len(arrays))))(
         *arrays
     )
-    made = sum((np.float64(slope) * way).sum() for slope, way in zip(slopes, ways, strict=True))
-    np.testing.assert_allclose(made, ((there - back) * weights).sum() / 2e-5, rtol=off, atol=off)
+    along = sum((np.float64(slope) * way).sum() for slope, way in zip(slopes, ways, strict=True))
+    np.testing.assert_allclose(along, ((there - back) * weights).sum() / 2e-5, rtol=off, atol=off)

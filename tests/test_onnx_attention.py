@@ -7,6 +7,7 @@ import pytest
 from attention_oracle import attended
 from checks import sampled
 from microsoft_nodes import FLOAT, Draw, close, computed, of_runtime
+from onnx_building import with_changes
 
 from dml_jax import TensorDesc
 from dml_jax.descs import MultiheadAttentionDesc
@@ -140,12 +141,9 @@ WRONG_HEADS = {
 
 @pytest.mark.parametrize("message", WRONG_HEADS)
 def test_wrong_heads_are_refused(message):
-    inputs, attributes = [np.zeros((2, 3, 8), FLOAT)] * 3 + [None] * 7, {"num_heads": 2}
-    for where, value in WRONG_HEADS[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(
+        WRONG_HEADS[message], [np.zeros((2, 3, 8), FLOAT)] * 3 + [None] * 7, {"num_heads": 2}
+    )
     with pytest.raises(OnnxError, match=message):
         computed("MultiHeadAttention", inputs, **attributes)
 
@@ -161,12 +159,9 @@ WRONG_ATTENTION = {
 
 @pytest.mark.parametrize("message", WRONG_ATTENTION)
 def test_wrong_attention_is_refused(message):
-    inputs, attributes = [np.zeros((1, 3, 5), FLOAT), np.zeros((5, 24), FLOAT), *[None] * 5], {"num_heads": 2}
-    for where, value in WRONG_ATTENTION[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(
+        WRONG_ATTENTION[message], [np.zeros((1, 3, 5), FLOAT), np.zeros((5, 24), FLOAT), *[None] * 5], {"num_heads": 2}
+    )
     with pytest.raises(OnnxError, match=message):
         computed("Attention", inputs, **attributes)
 
@@ -207,12 +202,9 @@ WRONG_ROTATIONS = {
 
 @pytest.mark.parametrize("message", WRONG_ROTATIONS)
 def test_wrong_rotations_are_refused(message):
-    inputs, attributes = [np.zeros((1, 3, 8), FLOAT), np.int64([0]), *[np.zeros((9, 2), FLOAT)] * 2], {}
-    for where, value in WRONG_ROTATIONS[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(
+        WRONG_ROTATIONS[message], [np.zeros((1, 3, 8), FLOAT), np.int64([0]), *[np.zeros((9, 2), FLOAT)] * 2]
+    )
     with pytest.raises(OnnxError, match=message):
         computed("RotaryEmbedding", inputs, **attributes)
 

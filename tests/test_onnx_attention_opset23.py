@@ -6,21 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attention_oracle import attended, seen_keys
+from attention_oracle import attended, merged, seen_keys
 from checks import sampled
 from microsoft_nodes import Draw
-from onnx_building import helper, model, one_node, onnx, runtime
+from onnx_building import helper, model, one_node, onnx, runtime, with_changes
 
 from dml_jax import DataTypeError
 from dml_jax.onnx import OnnxError, to_jax
 
 Q, K, V, MASK, PAST_KEY, PAST_VALUE, LENGTHS = range(7)
 NEWEST = onnx.defs.get_schema("Attention").since_version
-
-
-def joined(heads):
-    batch, count, rows, size = heads.shape
-    return heads.transpose(0, 2, 1, 3).reshape(batch, rows, count * size)
 
 
 @dataclass
@@ -57,7 +52,7 @@ def drawn(seed, dtype=np.float32, newest=NEWEST):
     inputs = [q, key[:, :, past:], value[:, :, past:], None, None, None, None]
     attributes, numbers = {}, {"scale": size**-0.5}
     if draw.one_of(True, False):
-        inputs[:3] = map(joined, inputs[:3])
+        inputs[:3] = map(merged, inputs[:3])
         attributes |= {"q_num_heads": heads, "kv_num_heads": shared}
     if cache == "past":
         inputs[PAST_KEY:LENGTHS] = key[:, :, :past], value[:, :, :past]
@@ -127,13 +122,13 @@ def test_outputs_and_gradients(seed, dtype):
     output, key, value, weights = made
     is_flat = case.inputs[Q].ndim == 3
     assert {x.dtype for x in (output, key, value, weights)} == {np.dtype(dtype)}
-    assert_near(output, joined(wanted.output) if is_flat else wanted.output, dtype)
+    assert_near(output, merged(wanted.output) if is_flat else wanted.output, dtype)
     assert_near(weights, wanted.weights, dtype)
     for actual, expected in ((key, case.heads[1]), (value, case.heads[2])):
         np.testing.assert_array_equal(actual, expected)
     past = case.heads[1].shape[2] - case.inputs[K].shape[-2]
     expected = {"x0": wanted.of_query, "x1": wanted.of_key[:, :, past:], "x2": wanted.of_value[:, :, past:]}
-    expected = {name: joined(x) if is_flat else x for name, x in expected.items()}
+    expected = {name: merged(x) if is_flat else x for name, x in expected.items()}
     expected |= {"x4": wanted.of_key[:, :, :past], "x5": wanted.of_value[:, :, :past]}
     for name in floats:
         assert_near(slopes[name], expected[name], dtype)
@@ -331,12 +326,7 @@ WRONG = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_operands_are_refused(message):
-    inputs, attributes = [np.zeros((1, 2, 3, 4), np.float32)] * 3 + [None] * 4, {}
-    for where, value in WRONG[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(WRONG[message], [np.zeros((1, 2, 3, 4), np.float32)] * 3 + [None] * 4)
     proto, named = one_node("Attention", inputs, opset=24, **attributes)
     with pytest.raises(OnnxError, match=message):
         to_jax(proto)(**named)

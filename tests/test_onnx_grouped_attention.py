@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from checks import sampled
 from microsoft_nodes import FLOAT, Draw, close, computed, of_runtime
-from onnx_building import helper, model, onnx
+from onnx_building import helper, model, onnx, with_changes
 
 from dml_jax.onnx import OnnxError, to_jax
 
@@ -223,11 +223,6 @@ WRONG_GROUPED = {
 def test_wrong_groups_are_refused(message):
     inputs = [np.zeros((1, 1, n * 8), FLOAT) for n in (4, 2, 2)] + [np.zeros((1, 2, 6, 8), FLOAT)] * 2
     inputs += [np.int32([4]), np.int32([5]), *[None] * 10]
-    attributes = {"num_heads": 4, "kv_num_heads": 2}
-    for where, value in WRONG_GROUPED[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(WRONG_GROUPED[message], inputs, {"num_heads": 4, "kv_num_heads": 2})
     with pytest.raises(OnnxError, match=message):
         computed("GroupQueryAttention", inputs, static=(TOTAL,), **attributes)

@@ -41,5 +41,5 @@ def test_rows_of_a_batch_are_apart(operator):
     symbolic = [jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype) for x in arrays]
     whole = jax.export.export(jax.jit(to_jax(proto)))(*symbolic).call(*arrays)
     apart = jax.jit(jax.vmap(to_jax(proto)))(*(x[:, None] for x in arrays))
-    for one, many in zip(jax.tree.leaves(whole), jax.tree.leaves(apart), strict=True):
-        np.testing.assert_allclose(one, many[:, 0], rtol=1e-6, atol=1e-6)
+    for y, rows in zip(jax.tree.leaves(whole), jax.tree.leaves(apart), strict=True):
+        np.testing.assert_allclose(y, rows[:, 0], rtol=1e-6, atol=1e-6)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import sampled
-from onnx_building import one_node, onnx
+from onnx_building import one_node, onnx, with_changes
 from slope_oracle import assert_slopes
 
 from dml_jax.onnx import OnnxError, to_jax
@@ -121,12 +121,7 @@ WRONG = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_operands_are_refused(message):
-    inputs, attributes = drawn("gated_delta")[0], {"q_num_heads": 4, "kv_num_heads": 2}
-    for where, value in WRONG[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(WRONG[message], drawn("gated_delta")[0], {"q_num_heads": 4, "kv_num_heads": 2})
     proto, named = one_node("LinearAttention", inputs, 2, opset=27, **attributes)
     with pytest.raises(OnnxError, match=message):
         to_jax(proto)(**named)

@@ -172,7 +172,7 @@ def test_fused_products_are_those_of_onnx_runtime(name, flags):
     assert_as_runtime("FusedGemm", operands, domain=MICROSOFT, **attributes, **numbers)
 
 
-OTHERS = (
+OTHERS = [
     "Abs",
     "Celu",
     "Erf",
@@ -185,7 +185,7 @@ OTHERS = (
     "Shrink",
     "Softmax",
     "relu",
-)
+]
 
 
 def is_taken(run, proto, *inputs):
@@ -198,7 +198,7 @@ def is_taken(run, proto, *inputs):
 
 @pytest.mark.parametrize("kind", ["FusedConv", "FusedGemm"])
 def test_activations_are_those_that_onnx_runtime_takes(kind):
-    """And Silu in FusedConv, which other versions than 1.32 take."""
+    """Here FusedConv takes Silu, too, as other versions than 1.32 do."""
     x = np.ones((1, 1, 1) if kind == "FusedConv" else (1, 1), np.float32)
     numbers = [{f"activation_{name}": 0.5 for name in ("alpha", "beta", "gamma")}]
     numbers = [{}, *({"activation_params": [0.5] * n} for n in (1, 2))] if kind == "FusedConv" else numbers

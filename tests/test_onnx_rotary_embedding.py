@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attention_oracle import merged
 from checks import sampled
-from onnx_building import one_node
+from onnx_building import one_node, with_changes
 
 from dml_jax.onnx import OnnxError, to_jax
 
@@ -19,14 +20,9 @@ def turned(x, cosines, sines, positions, interleaved):
         first, second = (2 * i, 2 * i + 1) if interleaved else (i, i + half)
         at = (b, t) if positions is None else (positions[b, t],)
         cosine, sine = np.float64(cosines[at][i]), np.float64(sines[at][i])
-        one, other = x[b, h, t, [first, second]].astype(np.float64)
-        y[b, h, t, first], y[b, h, t, second] = one * cosine - other * sine, one * sine + other * cosine
+        p, q = x[b, h, t, [first, second]].astype(np.float64)
+        y[b, h, t, first], y[b, h, t, second] = p * cosine - q * sine, p * sine + q * cosine
     return y
-
-
-def flat(heads):
-    batch, count, rows, size = heads.shape
-    return heads.transpose(0, 2, 1, 3).reshape(batch, rows, count * size)
 
 
 @pytest.mark.parametrize("interleaved", sampled([0, 1], [1]))
@@ -41,18 +37,18 @@ def test_rotations_and_their_gradients(interleaved, has_positions, half, is_flat
     shape = (9, half or 4) if has_positions else (2, 3, half or 4)
     cosines, sines = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
     positions = POSITIONS if has_positions else None
-    inputs = [flat(x) if is_flat else x, cosines, sines, positions]
+    inputs = [merged(x) if is_flat else x, cosines, sines, positions]
     attributes = {"interleaved": interleaved, "rotary_embedding_dim": 2 * half, **({"num_heads": 4} if is_flat else {})}
     proto, named = one_node("RotaryEmbedding", inputs, opset=23, **attributes)
     function = to_jax(proto, int32=["x3"] if has_positions else [])
     given = {name: array.astype(np.int32) if name == "x3" else array for name, array in named.items()}
     y, pull = jax.vjp(jax.jit(lambda x: function(**given | {"x0": x})), inputs[0])
-    (slope,) = pull(jnp.asarray(flat(back) if is_flat else back))
+    (slope,) = pull(jnp.asarray(merged(back) if is_flat else back))
     off = 2 * float(jnp.finfo(dtype).eps) + 1e-6
     for actual, of, sign in ((y, x, 1), (slope, back, -1)):
         wanted = turned(of, cosines, sign * sines, positions, interleaved)
         assert actual.dtype == dtype
-        np.testing.assert_allclose(np.float64(actual), flat(wanted) if is_flat else wanted, rtol=off, atol=off)
+        np.testing.assert_allclose(np.float64(actual), merged(wanted) if is_flat else wanted, rtol=off, atol=off)
 
 
 def test_positions_behind_the_caches_give_nan():
@@ -78,13 +74,9 @@ WRONG = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_operands_are_refused(message):
-    inputs = [np.zeros((2, 4, 3, 8), np.float32), *[np.zeros((9, 4), np.float32)] * 2, POSITIONS]
-    attributes = {}
-    for where, value in WRONG[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(
+        WRONG[message], [np.zeros((2, 4, 3, 8), np.float32), *[np.zeros((9, 4), np.float32)] * 2, POSITIONS]
+    )
     proto, named = one_node("RotaryEmbedding", inputs, opset=23, **attributes)
     with pytest.raises(OnnxError, match=message), jax.enable_x64(True):
         to_jax(proto)(**named)

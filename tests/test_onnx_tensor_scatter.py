@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attention_oracle import attended, seen_keys
 from checks import assert_same_bits, sampled
-from onnx_building import helper, model, one_node
+from onnx_building import helper, model, one_node, with_changes
 
 from dml_jax.onnx import OnnxError, to_jax
 
@@ -134,12 +134,9 @@ WRONG = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_operands_are_refused(message):
-    inputs, attributes = [np.zeros((2, 1, 4, 3), np.float32), np.zeros((2, 1, 1, 3), np.float32), np.int64([0, 0])], {}
-    for where, value in WRONG[message].items():
-        if isinstance(where, int):
-            inputs[where] = value
-        else:
-            attributes[where] = value
+    inputs, attributes = with_changes(
+        WRONG[message], [np.zeros((2, 1, 4, 3), np.float32), np.zeros((2, 1, 1, 3), np.float32), np.int64([0, 0])]
+    )
     proto, named = one_node("TensorScatter", inputs, opset=24, **attributes)
     with pytest.raises(OnnxError, match=message), jax.enable_x64(True):
         to_jax(proto)(**named)

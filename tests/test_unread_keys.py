@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attention_oracle import attended, seen_keys
+from attention_oracle import attended, merged, seen_keys
 from checks import sampled
 from onnx_building import one_node
 
@@ -15,10 +15,6 @@ from dml_jax.onnx import to_jax
 B, N, G, S, ROOM, D = 2, 4, 2, 1, 8, 8
 LENGTHS = np.int32([5, 4])  # keys of the past
 SCALE = 0.4
-
-
-def joined(heads):
-    return heads.transpose(0, 2, 1, 3).reshape(heads.shape[0], heads.shape[2], -1)
 
 
 def apart(rows):
@@ -45,7 +41,7 @@ def grouped(window=0, softcap=0.0, sinks=None, *, is_static=False):
     def run(q, k, v, key, value):
         of_heads = None if sinks is None else sinks.astype(q.dtype)
         lengths, total = LENGTHS + np.int32(S - 1), np.int32([ROOM])
-        inputs = [*map(joined, (q, k, v)), key, value, lengths, total, *[None] * 4, of_heads]
+        inputs = [*map(merged, (q, k, v)), key, value, lengths, total, *[None] * 4, of_heads]
         static = (5, 6) if is_static else ()
         attributes = {"local_window_size": window or -1, "softcap": softcap, "scale": SCALE}
         call = node("GroupQueryAttention", inputs, 3, static=static, num_heads=N, kv_num_heads=G, **attributes)
@@ -56,7 +52,7 @@ def grouped(window=0, softcap=0.0, sinks=None, *, is_static=False):
 
 def struct(q, k, v, key, value):
     """MULTIHEAD_ATTENTION1."""
-    arrays = dict(zip(("query", "key", "value"), map(joined, (q, k, v)), strict=True))
+    arrays = dict(zip(("query", "key", "value"), map(merged, (q, k, v)), strict=True))
     arrays |= {"past_key": key, "past_value": value, "past_sequence_lengths": LENGTHS}
     tensors = {name: TensorDesc(x.dtype, x.shape) for name, x in arrays.items()}
     counts = {"query_head_count": N, "key_value_head_count": G}
@@ -78,7 +74,7 @@ def shared_buffer(operator):
     """MultiHeadAttention, or Attention, of ONNX Runtime: every row of the batch has as many keys of the past."""
 
     def run(q, k, v, key, value):
-        rows, length = [joined(x) for x in (q, k, v)], np.int32([5])
+        rows, length = [merged(x) for x in (q, k, v)], np.int32([5])
         if operator == "MultiHeadAttention":
             inputs = [*rows, None, None, None, key, value, length]
         else:

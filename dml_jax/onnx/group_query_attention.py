@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..operators._attention_formulas import attend, merge_heads, split_heads
+from ..operators._attention_formulas import Attended, attend, merge_heads, split_heads
 from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
@@ -108,9 +108,17 @@ def group_query_attention(
         output = check_room(output, n.starts + np.int32(n.rows), n.room)
     else:
         all_keys, all_values = map(window.latest, (all_keys, all_values))
-    of_keys = (None, jnp.where(attended.is_seen, attended.scores, 0), attended.weights)[qk_output]  # type: ignore[arg-type]
-    outputs = (output, all_keys, all_values, None if of_keys is None else of_keys[..., : n.total])
+    outputs = (output, all_keys, all_values, _of_keys(qk_output, attended, n.total))
     return tuple(array if array is None else narrow_apart(array, query.dtype) for array in outputs)[:count]
+
+
+def _of_keys(qk_output: int, attended: Attended, total: int | None) -> jax.Array | None:
+    """Returns the fourth output by `qk_output`: none, the scores with 0 for keys that are not seen, or the weights."""
+    if not qk_output:
+        return None
+    if qk_output == 2:
+        return attended.weights[..., :total]
+    return jnp.where(attended.is_seen, attended.scores, 0)[..., :total]  # type: ignore[arg-type]  # lengths exclude keys
 
 
 @dataclass(frozen=True)

@@ -44,23 +44,9 @@ def linear_attention(
 
     An output is scale * query @ state. With a delta rule the value is beta * (value - key @ state).
     """
-    check_value("update_rule", update_rule, _RULES)
-    for name, operand, is_needed in zip(("decay", "beta"), (decay, beta), _RULES[update_rule], strict=True):
-        if is_needed:
-            needed(name, operand, f"update_rule is {update_rule}")
-        else:
-            refuse(f"update_rule is {update_rule}", **{name: operand})
-    if kv_num_heads < 1 or q_num_heads < 1 or q_num_heads % kv_num_heads:
-        rule = "q_num_heads must be a multiple of kv_num_heads, which is at least 1"
-        raise ConstraintError(f"{rule}, but they are {q_num_heads} and {kv_num_heads}")
-    check_shape("query", query, (None, None, None))
-    batch, rows, width = query.shape
-    size = width // q_num_heads
-    check_shape("query", query, (batch, rows, q_num_heads * size))
-    check_shape("key", key, (batch, rows, kv_num_heads * size))
-    check_shape("value", value, (batch, rows, None))
-    value_size = value.shape[2] // kv_num_heads
-    check_shape("value", value, (batch, rows, kv_num_heads * value_size))
+    _check_rule(update_rule, decay=decay, beta=beta)
+    size, value_size = _head_sizes(query, key, value, q_num_heads, kv_num_heads)
+    batch, rows, _ = query.shape
     check_shape("past_state", past_state, (batch, kv_num_heads, size, value_size))
     if decay is not None:
         check_value("decay.shape", decay.shape, [(batch, rows, kv_num_heads * n) for n in (1, size)])
@@ -82,6 +68,33 @@ def linear_attention(
     heads = jnp.moveaxis(outputs, 0, -2).reshape(batch, q_num_heads, rows, value_size)
     output = merge_heads(heads) * np.float32(scale or 1 / sqrt(max(size, 1)))
     return narrow_apart(output, query.dtype), narrow_apart(state, (query if past_state is None else past_state).dtype)
+
+
+def _check_rule(update_rule: str, **operands: Array | None) -> None:
+    """Checks that the operands of the update, decay and beta, are those of its rule."""
+    check_value("update_rule", update_rule, _RULES)
+    reason = f"update_rule is {update_rule}"
+    for (name, operand), is_needed in zip(operands.items(), _RULES[update_rule], strict=True):
+        if is_needed:
+            needed(name, operand, reason)
+        else:
+            refuse(reason, **{name: operand})
+
+
+def _head_sizes(query: Array, key: Array, value: Array, heads: int, shared: int) -> tuple[int, int]:
+    """Checks queries, keys and values, (batch, rows, heads * size); returns the sizes of a head's key and value."""
+    if shared < 1 or heads < 1 or heads % shared:
+        rule = "q_num_heads must be a multiple of kv_num_heads, which is at least 1"
+        raise ConstraintError(f"{rule}, but they are {heads} and {shared}")
+    check_shape("query", query, (None, None, None))
+    batch, rows, width = query.shape
+    size = width // heads
+    check_shape("query", query, (batch, rows, heads * size))
+    check_shape("key", key, (batch, rows, shared * size))
+    check_shape("value", value, (batch, rows, None))
+    value_size = value.shape[2] // shared
+    check_shape("value", value, (batch, rows, shared * value_size))
+    return size, value_size
 
 
 def _step(state: jax.Array, token: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:

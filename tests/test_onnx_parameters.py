@@ -173,3 +173,24 @@ def test_functions_of_the_model_are_looked_into():
     proto.opset_import.append(helper.make_opsetid("mine", 1))
     proto.functions.append(function)
     assert list(to_jax(proto).parameters) == ["m"]
+
+
+BOXES = [
+    make("MatMul", ["x", "w"], ["boxes"]),
+    make("MatMul", ["boxes", "v"], ["s"]),
+    make("Transpose", ["s"], ["scores"], perm=[0, 2, 1]),
+    make("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["kept"]),
+]
+ROWS = [make("MatMul", ["x", "w"], ["h"]), make("MatMul", ["h", "v"], ["s"]), make("NonZero", ["s"], ["kept"])]
+WEIGHTS_BEFORE = {"w": X[0, :, :].T @ X[1], "v": X[0, :1].T}
+LIMITS = {"most": np.int64([2]), "overlap": ONE, "least": np.float32([0.1])}
+
+
+@pytest.mark.parametrize("nodes", [BOXES, ROWS], ids=["NonMaxSuppression", "NonZero"])
+def test_weights_before_an_output_of_stated_size_are_trained(nodes):
+    proto = model(nodes, {"x": X}, ["kept", "s"], WEIGHTS_BEFORE | (LIMITS if nodes is BOXES else {}))
+    assert not to_jax(proto).parameters  # the weights decide how many rows there are
+    stated = to_jax(proto, maximum={"kept": 4})
+    assert set(stated.parameters) == {"w", "v"}
+    slopes = jax.jit(jax.grad(lambda p: stated(X, parameters=p)[1].sum()))(stated.parameters)
+    np.testing.assert_allclose(slopes["v"][:, 0], (X @ WEIGHTS_BEFORE["w"]).sum((0, 1)), rtol=1e-5)

@@ -22,6 +22,8 @@ _DECIDING: Mapping[str, Collection[int]] = {
     "Unique": (0,),
     "Upsample": (1,),
 }
+# Those of them that `to_jax(maximum=...)` makes data. Thresholds stay: they are no weights.
+_DATA_WITH_MAXIMUM: Mapping[str, Collection[int]] = {"NonMaxSuppression": (0, 1), "NonZero": (0,)}
 
 
 def deciding_floats(steps: Sequence[Step]) -> set[str]:
@@ -75,7 +77,10 @@ def _has_stated_size(step: Node) -> bool:
 def _read_by(step: Step) -> set[str]:
     """Returns the values that a step itself reads as static float inputs."""
     read = _outside(step, lambda block: deciding_floats(block.steps))
-    deciding = _DECIDING.get(step.op_type, ()) if isinstance(step, Node) and not _has_stated_size(step) else ()
+    if not isinstance(step, Node):
+        return read
+    data = _DATA_WITH_MAXIMUM.get(step.op_type, ()) if _has_stated_size(step) else ()
+    deciding = set(_DECIDING.get(step.op_type, ())).difference(data)
     return read.union(step.inputs[i] for i in deciding if i < len(step.inputs))
 
 

@@ -34,7 +34,7 @@ def is_float8(dtype: Any) -> bool:
 
 
 def is_narrow(dtype: Any) -> bool:
-    """XLA:CPU selects, pads, slices and scatters such floats through wider ones, which quiets NaNs.
+    """XLA:CPU selects, pads, slices, scatters, and of constants gathers such floats through wider ones: it quiets NaNs.
 
     It ends the process where it concatenates integers of two bits (jaxlib 0.10 to 0.12).
     """

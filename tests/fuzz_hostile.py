@@ -348,7 +348,7 @@ def calls(rng: np.random.Generator, folder: Path) -> Any:
 
 def chains(rng: np.random.Generator, folder: Path) -> Any:
     """Many nodes one after the other."""
-    count = int(rng.choice([100, 3000]))
+    count = int(rng.choice([100, 1200]))
     kind = rng.integers(5)
     if kind == 0:
         nodes = [make("Sum", [f"v{i}", "v0"], [f"v{i + 1}"]) for i in range(count)]

@@ -295,7 +295,7 @@ def call_by_shapes(function):
     jax.eval_shape(function, *(jax.ShapeDtypeStruct(spec.sizes, spec.dtype) for spec in function.inputs))
 
 
-@pytest.mark.parametrize("sizes", [[LARGE], [2**32, 2**32], [2**62], [2**63 - 1, 3]])
+@pytest.mark.parametrize("sizes", [[LARGE], [2**32, 2**32], [2**62], [2**63 - 1, 3], [2**63 - 1, 0]])
 def test_inputs_that_no_memory_holds(sizes, tmp_path):
     """Products of sizes may leave 63 bits; `to_jax` says it already."""
     proto = model([make("Shape", ["x"], ["y"])], {"x": X}, ["y"])

@@ -184,11 +184,14 @@ def _limit(needed: int) -> tuple[int | None, str]:
 
 
 def _bytes(value: Any) -> int:
-    """Bytes of an array; 0 where a size is symbolic, and of what is computed lazily."""
+    """Bytes of an array; 0 where a size is symbolic, and of what is computed lazily.
+
+    A size of 0 counts as 1: XLA multiplies the others, and ends the process if the product leaves 63 bits.
+    """
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is None or isinstance(value, Deferred) or not all(isinstance(n, int) for n in shape):
         return 0
-    return prod(shape) * getattr(dtype, "itemsize", 1)
+    return prod(n or 1 for n in shape) * getattr(dtype, "itemsize", 1)
 
 
 @contextmanager

@@ -84,6 +84,15 @@ def test_every_type_takes_weights_and_a_class_that_is_ignored(kind, dtype):
     np.testing.assert_allclose(loss, expected(kind, *inputs, ignore_index=0), rtol=0.51 * step + 2e-7, atol=1e-15)
 
 
+@pytest.mark.parametrize("kind", sampled([NEGATIVE, SOFTMAX], [NEGATIVE]))
+def test_targets_of_64_bits_may_be_known_without_x64(kind):
+    x, target, weight = np.float32([[0.5, -1], [2, 0.25], [1, 1]]), np.int64([1, -(2**40), 0]), np.float32([3, 2])
+    proto, _ = one_node(kind, [x, target, weight], opset=13, ignore_index=-(2**40))
+    name = proto.graph.input[1].name
+    loss = to_jax(proto, static={name: target})(x, weight)
+    np.testing.assert_allclose(loss, expected(kind, x, target, weight, ignore_index=-(2**40)), rtol=1e-6)
+
+
 def slopes(kind, inputs, **attributes):
     """Derivatives of the sum of a loss by the numbers and, if there are some, the weights."""
     model, named = one_node(kind, inputs, opset=13, **attributes)

@@ -10,7 +10,7 @@ from ..lowering.plain.softmax import compute_along, log_softmax
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather, gather_elements
 from .operand_checks import check_shape, check_value
-from .values import Array, Operators, as_wide, on_device
+from .values import Array, Operators, arrays, as_wide, on_device
 
 __all__ = ["OPERATORS", "negative_log_likelihood_loss", "softmax_cross_entropy_loss"]
 
@@ -44,10 +44,11 @@ def softmax_cross_entropy_loss(
 
 
 def _loss(
-    logarithms: jax.Array, target: Array, is_ignored: jax.Array, weight: Array | None, reduction: str
+    logarithms: jax.Array, target: Array, is_ignored: Any, weight: Array | None, reduction: str
 ) -> jax.Array:
     """Returns the weighted loss; the mean of no elements is NaN."""
-    index = jnp.where(is_ignored, 0, on_device(target))
+    xp, target = arrays(target)  # NumPy keeps the 64 bits of constants
+    index = xp.where(is_ignored, 0, target)
     picked = gather_elements(logarithms, index[:, None], 1)[:, 0]
     weights = jnp.ones_like(picked) if weight is None else gather(as_wide(weight), index, 0)
     # Both factors are masked: 0 times an infinite one would be NaN, in the derivatives too.
@@ -58,11 +59,11 @@ def _loss(
     return losses.sum() if reduction == "sum" else losses.sum() / weights.sum()
 
 
-def _is_ignored(target: Array, ignore_index: int | None) -> jax.Array:
+def _is_ignored(target: Array, ignore_index: int | None) -> Any:
     limits = np.iinfo(target.dtype)
     if ignore_index is None or not limits.min <= ignore_index <= limits.max:
-        return jnp.zeros(target.shape, bool)
-    return on_device(target) == ignore_index
+        return np.zeros(target.shape, bool)
+    return arrays(target)[1] == ignore_index
 
 
 def _check(reduction: str, **operands: Any) -> None:

@@ -43,9 +43,7 @@ def softmax_cross_entropy_loss(
     return narrow_apart(loss, scores.dtype), *logarithms
 
 
-def _loss(
-    logarithms: jax.Array, target: Array, is_ignored: Any, weight: Array | None, reduction: str
-) -> jax.Array:
+def _loss(logarithms: jax.Array, target: Array, is_ignored: Any, weight: Array | None, reduction: str) -> jax.Array:
     """Returns the weighted loss; the mean of no elements is NaN."""
     xp, target = arrays(target)  # NumPy keeps the 64 bits of constants
     index = xp.where(is_ignored, 0, target)

@@ -231,8 +231,8 @@ def test_an_input_named_key():
     noisy = to_jax(model(nodes, {"q": X, "key": X}, ["y"]))
     ones = np.ones_like(X)
     assert_all_differ([noisy(X, ones, key=KEY), noisy(X, ones, key=jax.random.key(0))])
-    with pytest.raises(OnnxError, match="be given a key"):
-        noisy(X, key=ones)
+    with pytest.raises(OnnxError, match=r"with key=jax.random.key\(0\), and give the input 'key' in order$"):
+        noisy(q=X, key=ones)
 
 
 # Places: no two of them share a key.

@@ -131,9 +131,10 @@ class OnnxFunction:
         values: dict[str, Any] = {**self._graph.initializers, **self._static}
         if not (parameters is None or isinstance(parameters, Mapping)):
             raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
-        if key is not None and "key" in [spec.name for spec in self._inputs[len(inputs) :]]:
+        names = [spec.name for spec in self._inputs]
+        if key is not None and "key" in names[len(inputs) :]:
             key, named = None, {**named, "key": key}
-        values[RANDOM] = RandomKeys(None if key is None else as_key(key))
+        values[RANDOM] = RandomKeys(None if key is None else as_key(key), is_name_taken="key" in names)
         given = self._inputs_by_name(inputs, named)
 
         def run_with(int32: Collection[str], arrays: Mapping[str, Any]) -> Any:

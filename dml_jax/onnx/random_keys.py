@@ -47,7 +47,8 @@ class RandomKeys:
         key = self.of_call if seed is None else _key_of(seed)
         if key is None:
             rule = "it draws random numbers, and must have a seed or be given a key"
-            raise OnnxError(f"{rule}, but there is neither: call the function with key=jax.random.key(0)")
+            hint = ", and give the input 'key' in order" if self.is_name_taken else ""
+            raise OnnxError(f"{rule}, but there is neither: call the function with key=jax.random.key(0){hint}")
         return reduce(jax.random.fold_in, self.path, key)
 
 

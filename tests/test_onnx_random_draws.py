@@ -42,12 +42,8 @@ def assert_mean(numbers, mean, deviation):
 
 SIZE = 2**15
 KINDS = [(name, is_like) for name in FLOATS for is_like in (False, True)]
-EPS = {
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "float32": 0,
-    "float64": 0,
-}  # rounding widens a distribution by so much
+# Rounding widens a distribution by so much.
+EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 0, "float64": 0}
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, KINDS[1:3]))

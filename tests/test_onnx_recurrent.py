@@ -16,7 +16,6 @@ from dml_jax.onnx import Backend, OnnxError, run_node, to_jax
 STATES = {"RNN": 1, "GRU": 1, "LSTM": 2}
 STEPS, BATCH, INPUTS, UNITS = 5, 3, 4, 2
 LENGTHS = np.int32([2, 5, 3])
-OPTIONAL = {"b", "sequence_lens", "initial_h", "initial_c", "p"}
 NAMES = ["x", "w", "r", "b", "sequence_lens", "initial_h", "initial_c", "p"]
 
 

@@ -380,6 +380,6 @@ NODES = [
 
 
 def test_at_joints_of_onnx_slopes_are_of_one_side():
-    calls = [call(one.op_type, around(joint), *one.inputs[1:], **one.attributes) for one, joint, _, _ in NODES]
-    for (one, _, sides, takes), (slopes, *_) in zip(NODES, gradients(calls), strict=True):
-        assert_sides(slopes, sides, takes, one)
+    calls = [call(case.op_type, around(joint), *case.inputs[1:], **case.attributes) for case, joint, _, _ in NODES]
+    for (case, _, sides, takes), (slopes, *_) in zip(NODES, gradients(calls), strict=True):
+        assert_sides(slopes, sides, takes, case)

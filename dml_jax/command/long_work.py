@@ -1,4 +1,4 @@
-"""Tells, on the standard error, what a command does that takes long."""
+"""Messages about work that takes long, on the standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, THEN = 10, 30  # seconds
 
 @contextmanager
 def told_if_long(doing: Callable[[], str]) -> Iterator[None]:
-    """Context that tells after 10 seconds, and then every 30, what is done; the one who waits can press Ctrl-C."""
+    """Context that prints `doing()` after 10 seconds, and then every 30, for someone who may want to press Ctrl-C."""
     is_done = Event()
 
     def tell() -> None:

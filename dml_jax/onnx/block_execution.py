@@ -235,11 +235,11 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
         if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
             raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")
-        made = {name: _as_declared(step, i, results[i], values) for i, name in named}
-        check_arrays(made)
+        outputs = {name: _as_declared(step, i, results[i], values) for i, name in named}
+        check_arrays(outputs)
         if is_made_here:
-            hold(made, leaves)
-        return made
+            hold(outputs, leaves)
+        return outputs
     except UnsupportedError as error:  # in a body that depends on types
         raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
     except JaxRuntimeError:  # of the device

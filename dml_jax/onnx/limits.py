@@ -65,7 +65,7 @@ POSITION_BYTES = 1024
 
 @dataclass
 class _Usage:
-    """What a call of a model has taken.
+    """The nodes and bytes that a call of a model has used, and their limits.
 
     Args:
       max_nodes: how many nodes it may run.
@@ -196,7 +196,7 @@ def _bytes(value: Any) -> int:
 
 @contextmanager
 def holding() -> Iterator[Callable[[Any], None]]:
-    """Context of a block or an iteration: of what it makes it keeps what the function that this yields is given."""
+    """Context of a block or an iteration; it yields a function that takes the arrays which outlive the context."""
     usage, kept = _USAGE.get(), 0
     before = usage.held if usage else 0
 

@@ -29,10 +29,12 @@ class RandomKeys:
     Args:
       of_call: the key of the call, or None.
       path: numbers of nodes, graphs of a node, and iterations, the outermost first; iterations may be traced.
+      is_name_taken: whether an input of the model is named "key".
     """
 
     of_call: jax.Array | None
     path: tuple[Any, ...] = ()
+    is_name_taken: bool = False
 
     def at(self, number: Any) -> RandomKeys:
         """Returns the keys of a part: of a node, of a graph of a node, or of an iteration."""

@@ -158,7 +158,7 @@ def chain(names, x, known):
             constants |= {
                 key: x for key, x in zip(read, operands, strict=True) if isinstance(x, (np.ndarray, np.generic))
             }
-            outputs = [f"m{len(nodes) + 1}", *["rest"] * (op_type == "Split")]
+            outputs = [f"m{len(nodes) + 1}", *[f"rest{len(nodes)}"] * (op_type == "Split")]
             nodes.append(helper.make_node(op_type, read, outputs, **attributes))
         b = numpy(b)
     return model(nodes, inputs, [f"m{len(nodes)}"], constants, opset=OPSET)

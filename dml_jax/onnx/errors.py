@@ -80,7 +80,8 @@ class NotConstantError(OnnxError):
 
     def __init__(self, what: str, parameter: str = "", step: Any = None):
         super().__init__(what)
-        self.parameter, self.step = parameter, step
+        self.parameter: str = parameter
+        self.step: Any = step
         self.inputs: tuple[str, ...] = ()
 
     def __reduce__(self) -> Any:

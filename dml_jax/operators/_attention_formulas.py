@@ -107,7 +107,10 @@ def attend(
     if is_seen is not None:
         is_read = _is_read(is_seen, query.shape[1], *key.shape[1:3])
         read_key, value = (jnp.where(is_read, rows, 0) for rows in (key, value))
-    scores = reduce(jnp.add, added, cap(key_products(query, key, scale, read_key), softcap))
+    products = key_products(query, key, scale, read_key)
+    if is_seen is not None:  # the slope of a cap at NaN is NaN, which times 0 is NaN
+        products = jnp.where(is_seen, products, 0)
+    scores = reduce(jnp.add, added, cap(products, softcap))
     if is_seen is not None:
         scores = jnp.where(is_seen, scores, -np.inf)
     weights = _weights(scores.astype(softmax_type or scores.dtype), sinks).astype(scores.dtype)

@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from ..partition import TableShards, on_each_device
-from ..primitive import Back, Move, linear
-from ..values.bit_exact import as_bits, hide_constant, is_float, is_narrow
+from ..primitive import Back, Move, by_target, linear
+from ..values.bit_exact import as_bits, hide_constant, is_float, is_float8, is_narrow
 from ..variant_selection import choose, known_bytes, shapes_of
 from .gather_scatter_dimension_numbers import Slices
 from .scatter_combiners import ADD
@@ -146,9 +146,11 @@ class GatherCase:
         XLA:CPU quiets narrow NaNs of a constant table. Integers it evaluates in another order of dimensions, which a
         cast of bits takes for the usual one, if it knows the indices too.
         """
-        changes = is_narrow if self.devices == 1 else is_float
-        read = as_bits(self.read, changes)
-        return _with_hidden_indices(read) if changes(self.input.dtype) else read
+        usual = as_bits(self.read, is_float8 if self.devices == 1 else is_float)
+        if not is_narrow(self.input.dtype):
+            return usual
+        on_cpu = _with_hidden_indices(as_bits(self.read, is_narrow))
+        return by_target(lambda target: on_cpu if target.platform == "cpu" else usual, usual)
 
 
 def _with_hidden_indices(read: Move) -> Move:

@@ -18,7 +18,7 @@ from jax import lax
 
 from ..primitive import Move, linear, transpose_of
 from ..values.accumulation_types import narrow_apart
-from ..values.bit_exact import as_bits, hide_constant, index_dtype, is_float
+from ..values.bit_exact import as_bits, hide_indices, index_dtype, is_float
 from .data_movement import move_elements
 from .gather import Read
 from .gather_scatter_dimension_numbers import Slices
@@ -187,7 +187,7 @@ def _take(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) ->
 def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.Array:
     placed = tuple(d for d in range(x.ndim) if d != axis)
     read = Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)
-    return read(hide_constant(indices), x)
+    return read(hide_indices(indices, x), x)
 
 
 def _weigh(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:

@@ -17,7 +17,7 @@ from jax import lax
 
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bit_exact import as_guarded_bits, hide_constant, index_dtype
+from ..values.bit_exact import as_guarded_bits, hide_constant, hide_indices, index_dtype
 from ..variant_selection import choose, shapes_of
 from .depth_space import Blocks, rearrange
 from .sliding_windows import MOST_SLICES, WindowCase, Windows
@@ -163,7 +163,7 @@ def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) ->
         sizes = [*array.shape[:axis], windows.count, *array.shape[axis + 1 :]]
         return jnp.zeros((*sizes[:lead], windows.window, *sizes[lead:]), array.dtype)
     indices = np.where((at >= 0) & (at < windows.size), at, windows.size).astype(index_dtype((windows.size,)))
-    return jnp.moveaxis(jnp.take(array, hide_constant(indices, array), axis, mode="fill", fill_value=0), axis, lead)
+    return jnp.moveaxis(jnp.take(array, hide_indices(indices, array), axis, mode="fill", fill_value=0), axis, lead)
 
 
 def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:

@@ -18,6 +18,7 @@ __all__ = [
     "carry_bits",
     "fence",
     "hide_constant",
+    "hide_indices",
     "index_dtype",
     "is_float",
     "is_float8",
@@ -166,6 +167,14 @@ def hide_constant(value: Any, beside: Any = None) -> jax.Array:
     hidden = lax.optimization_barrier(jnp.asarray(value))
     is_computed = beside is not None and not isinstance(hidden, Tracer)
     return lax.optimization_barrier((hidden, beside))[0] if is_computed else hidden
+
+
+def hide_indices(indices: Any, beside: jax.Array) -> jax.Array:
+    """Static indices of a gather, as `hide_constant`, but for a single one.
+
+    XLA:GPU of jaxlib 0.11 computes the place of that while it compiles, and cannot read through a barrier.
+    """
+    return jnp.asarray(indices) if indices.size == 1 else hide_constant(indices, beside)
 
 
 def never_one(integer: jax.Array) -> jax.Array:

@@ -371,6 +371,9 @@ SOME = {
 }
 
 
+ACTIVATIONS = {"com.microsoft::FusedGemm": "Relu", "com.microsoft::FusedMatMulActivation": "Softmax"}
+
+
 @pytest.mark.parametrize("op_type", ONNX_OPERATORS)
 def test_every_version_of_onnx_has_a_function(op_type):
     versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and s.domain == ""]
@@ -383,6 +386,8 @@ def test_every_version_of_onnx_has_a_function(op_type):
             attributes = {"to": "FLOAT" if schema.since_version < 6 else 1}
         elif op_type == "Constant" and schema.since_version < 12:
             attributes = {"value": numpy_helper.from_array(np.float32(0))}
+        if "activation" in attributes:
+            attributes["activation"] = ACTIVATIONS.get(op_type, 1)
         names = [f"x{i}" for i in range(schema.min_input)]
         proto = helper.make_node(schema.name, names, ["y"] * schema.min_output, domain=schema.domain, **attributes)
         assert Reader({schema.domain: schema.since_version}).step(proto).schema.since_version == schema.since_version

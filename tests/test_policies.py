@@ -68,7 +68,8 @@ def test_the_exit_statuses_are_those_of_the_help():
 
 
 def test_every_claim_names_tests_that_exist():
-    claims = [line.rpartition(" | ")[2] for line in SECURITY.splitlines() if line.startswith("| ")][2:]
+    excluded = SECURITY.partition("## Excluded harm")[2].partition("\n## ")[0]
+    claims = [line.rpartition(" | ")[2] for line in excluded.splitlines() if line.startswith("| ")][2:]
     assert len(claims) > 15
     for tests in claims:
         named = re.findall(r"`([\w./]+)`", tests)

@@ -75,7 +75,7 @@ def array_limit(needed: int) -> tuple[int | None, str]:
     if limit is None or needed <= limit:
         return limit, "the machine"
     here = sum(device_limit(device) or 0 for device in jax.local_devices())
-    return max((limit, "the machine"), (here * jax.process_count(), "all devices together"))
+    return max((limit, "the machine"), (here * jax.process_count(), "the memory of all devices together"))
 
 
 def gib(count: int) -> str:

@@ -202,6 +202,15 @@ def test_what_the_struct_refuses(change, error, match):
         Resample3Desc(**DOUBLED_3.operands() | change)
 
 
+@pytest.mark.parametrize("sizes", [(1, 5), (3, 1), (1, 1)], ids=str)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_a_single_antialiased_position(mode, sizes):
+    """One index of a gather, which XLA:GPU of jaxlib 0.11 computes while it compiles."""
+    x = numbered((4, 6)).astype(np.float32)
+    actual = resample(x, sizes, mode=mode, antialias=True)
+    np.testing.assert_allclose(actual, oracle(x, sizes, mode=mode, antialias=True), rtol=1e-5, atol=1e-5)
+
+
 def test_antialiased_where_the_filter_does_nothing():
     """For nearest elements, and where at most two become one."""
     for mode, scale in (("NEAREST_NEIGHBOR", 0.25), ("LINEAR", 0.5), ("LINEAR", 3)):

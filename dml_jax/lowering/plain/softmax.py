@@ -1,6 +1,8 @@
 """Softmax, log-softmax and hardmax along axes: the result is as large as the operand."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,14 +36,38 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
     return compute(AxisOperation("each", [axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
 def softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """exp(x) / the sum of exp(x) along axes."""
-    return _unless_all_excluded(nn.softmax, x, axes)
+    """exp(x) / the sum of exp(x) along axes; NaN where all numbers are -inf."""
+    less, nothing = _below_maximum(x, axes)
+    return nn.softmax(less, tuple(axes)) + nothing
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
 def log_softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
     """The logarithm of softmax."""
-    return _unless_all_excluded(nn.log_softmax, x, axes)
+    less, nothing = _below_maximum(x, axes)
+    return nn.log_softmax(less, tuple(axes)) + nothing
+
+
+# Derivatives are 0 where all numbers are -inf, as a program replaces that NaN which masks every key of a query. They
+# are made of the result alone, which XLA then keeps in place of two arrays.
+
+
+@softmax.defjvp
+def _softmax_jvp(axes: Sequence[int], primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    result = softmax(x, axes)
+    weights = jnp.where(_greatest(x, axes) == -jnp.inf, 0, result)
+    return result, weights * (dx - jnp.sum(weights * dx, tuple(axes), keepdims=True))
+
+
+@log_softmax.defjvp
+def _log_softmax_jvp(axes: Sequence[int], primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (x,), (dx,) = primals, tangents
+    result, is_excluded = log_softmax(x, axes), _greatest(x, axes) == -jnp.inf
+    weights, dx = (jnp.where(is_excluded, 0, array) for array in (jnp.exp(result), dx))
+    return result, dx - jnp.sum(weights * dx, tuple(axes), keepdims=True)
 
 
 def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -52,17 +78,18 @@ def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
     return is_first.astype(x.dtype)
 
 
-def _unless_all_excluded(
-    function: Callable[[jax.Array, tuple[int, ...]], jax.Array], x: jax.Array, axes: Sequence[int]
-) -> jax.Array:
-    """`function` of numbers minus their maximum, at most 0; NaN where all of them are -inf.
+def _greatest(x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    return lax.stop_gradient(jnp.max(x, tuple(axes), keepdims=True, initial=-jnp.inf))
 
-    The derivatives of that NaN are 0, as a program replaces it that masks every key of a query. It is added, because
-    XLA:CPU makes any number of exp(where(condition, NaN, x)): see docs/stability.md.
+
+def _below_maximum(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """Returns numbers minus their maximum, at most 0, and what to add to results: 0, or NaN where all are -inf.
+
+    NaN is added, because XLA:CPU makes any number of exp(where(condition, NaN, x)): see docs/stability.md.
 
     Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
     its exponential infinite.
     """
-    greatest = lax.stop_gradient(jnp.max(x, tuple(axes), keepdims=True, initial=-jnp.inf))
+    greatest = _greatest(x, axes)
     less = jnp.where(greatest == -jnp.inf, 0, x - greatest)
-    return function(jnp.where(less > 0, 0, less), tuple(axes)) + (greatest - greatest)
+    return jnp.where(less > 0, 0, less), greatest - greatest

@@ -140,7 +140,7 @@ def lacked(proto):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("name", sorted(RANDOM))
 def test_random_cases_have_the_shapes_and_types_that_are_expected(name):
     case = cases()[name]
     ((inputs, expected),) = case.data_sets

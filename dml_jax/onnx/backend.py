@@ -62,7 +62,7 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> 
     try:
         check_program_arrays(traced.jaxpr)
     except ConstraintError:
-        known_shapes(function.of_sizes([x.shape for x in inputs]))  # says in which node
+        known_shapes(function._of_sizes([x.shape for x in inputs]))  # says in which node
         raise
     DOING.text = "XLA compiles"
     program = traced.lower().compile()

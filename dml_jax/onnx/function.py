@@ -96,7 +96,7 @@ class OnnxFunction:
         floats = {n: v for n, v in graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
-    def of_sizes(self, shapes: Sequence[tuple[int, ...]]) -> Graph:
+    def _of_sizes(self, shapes: Sequence[tuple[int, ...]]) -> Graph:
         """The graph, for inputs of these shapes."""
         sizes = {spec.name: shape for spec, shape in zip(self._inputs, shapes, strict=True)}
         inputs = tuple(replace(s, sizes=sizes[s.name]) for s in self._graph.inputs if s.name in sizes)

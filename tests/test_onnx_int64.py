@@ -1,5 +1,7 @@
 """int64, which ONNX has everywhere, while x64 is off: exact or refused, never narrowed."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from onnx_building import TensorProto, helper, model
 
 import dml_jax
 from dml_jax.onnx import to_jax
+from dml_jax.onnx.int64_ranges import Bounded, compute_bounded
+from dml_jax.onnx.node_reader import Reader
 
 make = helper.make_node
 IDS = np.int32([[0, 3, -2], [7, 7, -(2**31)]])
@@ -162,6 +166,16 @@ def test_results_are_exact_or_refused(name):
         assert made.dtype == (np.int32 if wanted.dtype == np.int64 else wanted.dtype)
 
 
+def quotient(a, b):
+    """Rounded to 0; a number divided by 0, of which ONNX says nothing, is -1 where XLA divides."""
+    return np.where(b == 0, -1, np.trunc(a / np.where(b == 0, 1, b))).astype(np.int64)
+
+
+def rest(of, a, b):
+    """A number divided by 0 remains."""
+    return np.where(b == 0, a, of(a, np.where(b == 0, 1, b)))
+
+
 # Nodes on a and b, or on a alone, and the same in NumPy: their results, or a list of parts of them.
 UP, ROW, ZERO = {"up": np.int64([1, 0, 0, 0])}, {"row": np.int64([0])}, {"zero": np.int64(0)}
 TWO, LESS, SEVEN = {"two": np.int64([[2]])}, {"less": np.int64([[-2]])}, {"seven": np.int64(7)}
@@ -192,6 +206,13 @@ RANGED = {
     "remainder": (make("Mod", ["a", "two"], ["y"]), lambda a: np.mod(a, 2), TWO),
     "remainder of a negative": (make("Mod", ["a", "less"], ["y"]), lambda a: np.mod(a, -2), LESS),
     "fmod": (make("Mod", ["a", "two"], ["y"], fmod=1), lambda a: np.fmod(a, 2), TWO),
+    "remainder of any": (make("Mod", ["a", "b"], ["y"]), partial(rest, np.mod), {}),
+    "fmod of any": (make("Mod", ["a", "b"], ["y"], fmod=1), partial(rest, np.fmod), {}),
+    "quotient": (make("Div", ["a", "b"], ["y"]), quotient, {}),
+    "sign": (make("Sign", ["a"], ["y"]), np.sign, {}),
+    "bits": (make("BitwiseNot", ["a"], ["y"]), np.invert, {}),
+    "rectify": (make("Relu", ["a"], ["y"]), lambda a: np.maximum(a, 0), {}),
+    "triangle": (make("Trilu", ["a"], ["y"]), lambda a: [a, 0 * a], {}),
     "sum": (make("ReduceSum", ["a"], ["y"]), lambda a: a.sum((0, 1)), {}),
     "sum of a row": (make("ReduceSum", ["a", "row"], ["y"]), lambda a: a.sum(0), ROW),
     "greatest": (make("ReduceMax", ["a", "row"], ["y"]), lambda a: a.max(0), ROW),
@@ -232,6 +253,34 @@ def test_the_range_of_results_is_exact(name, ranges):
             added = {"c": np.int64([[c]]), "rest": np.int64([[total - c]])}
             proto = model(nodes, {"ids": zeros.astype(np.int64), "mask": zeros == 0}, ["sum"], ends | constants | added)
             assert is_taken(to_jax(proto, int32=["ids"]), zeros, zeros == 0) == fits, (bound, total)
+
+
+COMBINED = {
+    "Div": quotient,
+    "Mod": partial(rest, np.mod),
+    "BitwiseAnd": np.bitwise_and,
+    "BitwiseOr": np.bitwise_or,
+    "BitwiseXor": np.bitwise_xor,
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_random_ranges_hold_all_results(name, exhaustive):
+    """Every pair of numbers from two random ranges; that of a quotient is exact."""
+    node = Reader({"": 20}).step(make(name, ["a", "b"], ["y"]))
+    rng = np.random.default_rng(0)
+    for _ in range(2000 if exhaustive else 100):
+        ends = np.sort(rng.integers(-9, 10, (2, 2)), 1)
+        pairs = np.stack(np.meshgrid(*(np.arange(low, high + 1) for low, high in ends))).reshape(2, -1)
+        a, b = np.pad(pairs, ((0, 0), (0, 19 * 19 - pairs.shape[1])), "edge")
+        ranges = map(tuple, ends.tolist())
+        operands = [Bounded(jax.numpy.asarray(x, np.int32), r) for x, r in zip((a, b), ranges, strict=True)]
+        (y,) = compute_bounded(node, operands)
+        results = COMBINED[name](a, b)
+        np.testing.assert_array_equal(y.array, results)
+        least, greatest = results.min(), results.max()
+        assert y.range[0] <= least <= greatest <= y.range[1]
+        assert name != "Div" or y.range == (least, greatest)
 
 
 MASKS = {

@@ -169,3 +169,22 @@ def test_weights_before_a_mask_are_parameters():
     function = to_jax(proto, maximum={"n": 6})
     assert list(function.parameters) == ["w"]
     assert jax.jit(lambda x, p: function(x, parameters=p))(X, function.parameters).shape == (6,)
+
+
+SCORES = {"boxes": np.zeros((1, 20_000, 4), np.float32), "scores": np.zeros((1, 2, 20_000), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs"),
+    [
+        (make("NonZero", ["x"], ["y"]), {"x": X}),
+        (make("Compress", ["x", "c"], ["y"]), {"x": X, "c": np.array([True])}),
+        (make("NonMaxSuppression", [*SCORES, "most"], ["y"]), {**SCORES, "most": np.array([1000])}),
+    ],
+    ids=lambda case: getattr(case, "op_type", ""),
+)
+def test_programs_hold_no_numbers_up_to_the_maximum(node, inputs):
+    """A detector has two such nodes for each class, and each may find hundreds of thousands of scores."""
+    function = to_jax(model([node], inputs, ["y"]), maximum={"y": 100_000})
+    with jax.enable_x64(True):
+        assert len(jax.jit(function).lower(*inputs.values()).as_text()) < 50_000

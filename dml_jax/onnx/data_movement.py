@@ -132,7 +132,7 @@ def non_zero(*, x: Array, maximum: Maximum) -> Any:
         return np.stack(np.nonzero(np.atleast_1d(maximum.known("x", x, "how many columns there are"))))[: x.ndim]
     count, coordinates = nonzero_coordinates(on_device(x))
     rows = jnp.pad(coordinates[:size], ((0, max(0, size - x.size)), (0, 0))).astype(np.int32)
-    is_found = np.arange(size, dtype=np.uint32)[:, None] < count
+    is_found = lax.iota(np.uint32, size)[:, None] < count  # one of NumPy would be a constant of the program
     columns = jnp.where(is_found, rows, np.asarray(x.shape, np.int32)).T
     return Bounded(columns, (0, max(x.shape, default=0))) if is_narrowed(np.int64) else columns.astype(np.int64)
 

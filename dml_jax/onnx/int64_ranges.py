@@ -228,11 +228,39 @@ def _padded(ranges: Sequence[Range | None], values: Sequence[Any], attributes: M
 
 
 def _remainder(ranges: Sequence[Range | None], _: Any, attributes: Mapping[str, Any]) -> Range:
-    """The range of a remainder: nearer to 0 than the divisor, of the divisor's sign, or of the dividend's with fmod."""
+    """The range of a remainder: nearer to 0 than the divisor, of the divisor's sign, or of the dividend's with fmod.
+
+    A number divided by 0 remains, where JAX computes.
+    """
     dividend, divisor = filter(None, ranges)
     greatest = max(0, *(abs(n) - 1 for n in divisor))
     low, high = dividend if attributes.get("fmod") else divisor
-    return (-greatest if low < 0 else 0), (greatest if high > 0 else 0)
+    rest = (-greatest if low < 0 else 0), (greatest if high > 0 else 0)
+    return _hull((rest, dividend)) if divisor[0] <= 0 <= divisor[1] else rest
+
+
+def _quotient(ranges: Sequence[Range | None], *_: Any) -> Range:
+    """The range of a quotient, rounded to 0: its extremes lie at the least and the greatest divisor of each sign.
+
+    A number divided by 0 is -1, where JAX computes.
+    """
+    dividend, (low, high) = filter(None, ranges)
+    divisors = {n for n in (low, -1, 1, high) if n and low <= n <= high}
+    ends = [abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) for a in dividend for b in divisors]
+    ends += [-1] * (low <= 0 <= high)
+    return min(ends), max(ends)
+
+
+def _bitwise(ranges: Sequence[Range | None], *_: Any) -> Range:
+    """The range of numbers that have as many bits as the operands, and a sign if an operand may have one."""
+    low, high = _hull(ranges)
+    bits = max(n.bit_length() for n in (low, ~low, high, ~high) if n >= 0)
+    return -(2**bits) if low < 0 else 0, 2**bits - 1
+
+
+def _rising(function: Callable[[int], int]) -> _Law:
+    """Returns the interval rule of a function of one number that never falls."""
+    return lambda ranges, *_: (function(_hull(ranges)[0]), function(_hull(ranges)[1]))
 
 
 def _magnitude(ranges: Sequence[Range | None], *_: Any) -> Range:
@@ -292,7 +320,6 @@ _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
     "Abs": _magnitude,
     "Mod": _remainder,
-    "CenterCropPad": _with_zero,
     "Compress": lambda ranges, _, how: (_hull if how["maximum"].of() is None else _with_zero)(ranges),
     "Pad": _padded,
     "CumSum": _cumulative,
@@ -303,5 +330,11 @@ _LAWS: Mapping[str, _Law] = {
     "Min": _corners(min),
     "Sub": _corners(lambda a, b: a - b),
     "Mul": _corners(lambda a, b: a * b),
+    "Div": _quotient,
     "Neg": lambda ranges, *_: (-_hull(ranges)[1], -_hull(ranges)[0]),
+    "Relu": _rising(lambda n: max(n, 0)),
+    "Sign": _rising(lambda n: (n > 0) - (n < 0)),
+    "BitwiseNot": lambda ranges, *_: (~_hull(ranges)[1], ~_hull(ranges)[0]),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), _bitwise),
+    **dict.fromkeys(("CenterCropPad", "Trilu"), _with_zero),
 }

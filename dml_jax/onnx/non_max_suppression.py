@@ -137,15 +137,14 @@ def _up_to(
         def step(is_left: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
             best = jnp.argmax(jnp.where(is_left, scores, -np.inf)).astype(np.int32)
             is_kept = is_left.any() & (number < limit)
-            is_apart = ~(_ratios(corners[best], corners) > highest) & (np.arange(count, dtype=np.int32) != best)
+            is_apart = ~(_ratios(corners[best], corners) > highest) & (lax.iota(np.int32, count) != best)
             return is_left & is_apart, jnp.where(is_kept, best, -1)
 
         return lax.scan(step, scores > lowest, jnp.arange(steps, dtype=np.int32))[1]
 
     of_classes = jax.vmap(kept, (None, 0))
     boxes_kept = jax.vmap(of_classes)(_corners(boxes, are_centered), scores)
-    numbers = [np.arange(size, dtype=np.int32) for size in (batches, classes)]
-    batch, label = (jnp.broadcast_to(n[..., None], boxes_kept.shape) for n in np.meshgrid(*numbers, indexing="ij"))
+    batch, label = (lax.broadcasted_iota(np.int32, boxes_kept.shape, d) for d in range(2))
     triples = jnp.stack([batch, label, boxes_kept], -1).reshape(-1, 3)
     at = jnp.nonzero(boxes_kept.reshape(-1) >= 0, size=rows, fill_value=len(triples))[0]
     triples = jnp.concatenate([triples, jnp.full((1, 3), -1, np.int32)])[at]

@@ -23,8 +23,8 @@ from onnx import helper, numpy_helper
 
 from dml_jax.bench.case import Arrays, Case, normal
 from dml_jax.bench.implementations import Implementation, JaxRun
-from dml_jax.bench.onnx_image_networks import NetworkRun, RuntimeRun
-from dml_jax.bench.peers import versions
+from dml_jax.bench.onnx_image_networks import NetworkRun
+from dml_jax.bench.peers import runtime_run, versions
 from dml_jax.bench.results import Results
 from dml_jax.bench.timing import Effort, Measured, measure
 from dml_jax.command.devices import cores, measured_kind
@@ -235,8 +235,8 @@ def _implementations(quantised: Path, floats: Path) -> Iterator[Implementation]:
     yield Implementation("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
     yield Implementation("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, donated=False))
     if jax.default_backend() == "cpu" and find_spec("onnxruntime"):
-        yield Implementation("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
-        yield Implementation("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))
+        yield Implementation("ONNX Runtime", lambda _, turns: runtime_run(str(quantised), turns[0]))
+        yield Implementation("ONNX Runtime floats", lambda _, turns: runtime_run(str(floats), turns[0]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

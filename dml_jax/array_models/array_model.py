@@ -33,6 +33,7 @@ class ArrayModel:
       outputs: names of what it gives, in order.
       files: all files that it is read from.
       prepare: compiles it for arrays, one per input; raises ConstraintError where they do not fit. x64 must be on.
+      is_random: whether it draws random numbers.
     """
 
     path: Path
@@ -40,3 +41,4 @@ class ArrayModel:
     outputs: tuple[str, ...]
     files: tuple[Path, ...]
     prepare: Callable[[Sequence[Any]], Program]
+    is_random: bool = False

@@ -1,6 +1,6 @@
 """The arrays that a model runs on: read from files, or made where there is none, as a benchmark needs no data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,19 @@ Shape = tuple[int, ...]
 
 
 def make_inputs(
-    inputs: Sequence[TensorSpec], files: Mapping[str, Path], shapes: Mapping[str, Shape]
+    inputs: Sequence[TensorSpec],
+    files: Mapping[str, Path],
+    shapes: Mapping[str, Shape],
+    make: Callable[[TensorSpec, Shape], Any] = lambda spec, shape: jnp.zeros(shape, spec.dtype),
 ) -> dict[str, jax.Array]:
     """The array of each input, on JAX's default device; x64 must be on.
 
     Args:
       inputs: of a model.
-      files: .npy files by input. The others become zeros: what D3D12 gives DxDispatch, unless memory is reused.
+      files: .npy files by input.
       shapes: of those others. A size that neither these nor the model say is that of an input with a file, where the
         model has one name for both, or 1.
+      make: makes those others; by default zeros, what D3D12 gives DxDispatch unless memory is reused.
 
     Raises:
       ConstraintError: a file cannot be read, a rank is not known, or there is too little memory.
@@ -41,7 +45,7 @@ def make_inputs(
     needed = {f"input {name!r}": prod(shape) * types[name].itemsize for name, shape in generated.items()}
     check_bytes(needed, "its generated inputs")
     arrays = {name: jnp.asarray(array) for name, array in read.items()}
-    arrays |= {name: jnp.zeros(shape, types[name]) for name, shape in generated.items()}
+    arrays |= {spec.name: jnp.asarray(make(spec, generated[spec.name])) for spec in inputs if spec.name in generated}
     return {spec.name: arrays[spec.name] for spec in inputs}
 
 

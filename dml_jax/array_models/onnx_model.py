@@ -11,7 +11,7 @@ from ..onnx.errors import NotConstantError
 from ..onnx.free_dimensions import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
 from ..onnx.graph import read_tensor_graph
-from ..onnx.limits import MAX_NODES
+from ..onnx.limits import DOING, MAX_NODES
 from ..onnx.model_loading import external_files, load_model
 from .array_model import ArrayModel, Program
 
@@ -40,11 +40,13 @@ def read_onnx_file(
       OnnxError: it cannot be read, or cannot be run here.
       ConstraintError: no free size has such a name or denotation.
     """
+    DOING.text = "it is read"
     model, folder = load_model(path)
     override_sizes(model, "dim_param", names, "--onnx-free-dim-name-override")
     override_sizes(model, "denotation", denotations, "--onnx-free-dim-denotation-override")
     forget_names(model, shaped)
-    function = OnnxFunction(read_tensor_graph(model, folder, max_nodes or MAX_NODES))
+    graph = read_tensor_graph(model, folder, max_nodes or MAX_NODES)
+    function = OnnxFunction(graph)
 
     def prepare(arrays: Sequence[Any]) -> Program:
         key = jax.random.key(seed)
@@ -53,4 +55,5 @@ def read_onnx_file(
         except NotConstantError as error:
             return Program(node_by_node(function, arrays, key), str(error))
 
-    return ArrayModel(path, function.inputs, function.output_names, (path, *external_files(model, folder)), prepare)
+    files = (path, *external_files(model, folder))
+    return ArrayModel(path, function.inputs, function.output_names, files, prepare, graph.is_random)

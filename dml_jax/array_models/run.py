@@ -16,7 +16,7 @@ from .model_inputs import make_inputs
 from .npy_inputs_and_outputs import assign_files, output_paths, write_arrays
 from .printed_bindings import binding_lines
 
-__all__ = ["ArrayRun", "Times", "run_arrays"]
+__all__ = ["ArrayRun", "Times", "check_names", "check_shapes", "run_arrays"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
       ConstraintError: the model or an input is wrong, a shape does not fit, or a file cannot be written.
     """
     files = assign_files([spec.name for spec in model.inputs], asked.given, asked.given_from)
-    _check_names(model, asked.shapes)
+    check_names(model, asked.shapes)
     generated = [spec.name for spec in model.inputs if spec.name not in files]
     timing = asked.timing or (Timing() if generated else None)
     folder = asked.output or (None if timing else model.path.parent)
@@ -88,7 +88,7 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
             say(f"Compiled in {seconds:.2f} s")
         results = jax.block_until_ready(program.run())  # JAX sets up its call, once
         outputs = dict(zip(model.outputs, results, strict=True))
-        _check_shapes({**arrays, **outputs}, asked.shapes)
+        check_shapes({**arrays, **outputs}, asked.shapes)
         for line in binding_lines(arrays, files, outputs) if asked.shows_bindings else ():
             say(line)
         if timing:
@@ -111,7 +111,7 @@ def _compile_model(model: ArrayModel, arrays: Sequence[jax.Array]) -> tuple[Prog
     return program, time.perf_counter() - start
 
 
-def _check_names(model: ArrayModel, shapes: Mapping[str, Any]) -> None:
+def check_names(model: ArrayModel, shapes: Mapping[str, Any]) -> None:
     names = [*(spec.name for spec in model.inputs), *model.outputs]
     for name in shapes:
         if name not in names:
@@ -119,7 +119,7 @@ def _check_names(model: ArrayModel, shapes: Mapping[str, Any]) -> None:
             raise ConstraintError(f"{fact}; {suggestion(name, names)}", ("--binding-shape",))
 
 
-def _check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Checks that outputs, and inputs from files, have the shapes that are asked for."""
     for name, shape in shapes.items():
         if arrays[name].shape != shape:

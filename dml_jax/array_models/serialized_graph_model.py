@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.memory_checks import check_program
+from ..core.executable import compile_in_steps
 from ..core.structs.feature_level import FeatureLevel
 from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_spec import TensorSpec
@@ -48,8 +48,6 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
         given = dict(zip((spec.name for spec in inputs), arrays, strict=True))
         given |= {name: StoredTensor(owned[name], words=False).view(jnp.asarray(flat)) for name, flat in read}
         ordered = [given[name] for name in graph.inputs]
-        program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()
-        check_program(program)
-        return Program(lambda: tuple(program(*ordered)))
+        return Program(compile_in_steps(lambda *x: tuple(jax.tree.leaves(graph.compute(*x))), ordered))
 
     return ArrayModel(path, inputs, tuple(graph.outputs), (path, *constants.values()), prepare)

@@ -1,17 +1,15 @@
 """Seconds to trace, lower and compile each operator, and its peak memory, beside jax.numpy."""
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
 from statistics import geometric_mean, median, quantiles
 from typing import Any, ClassVar
 
 import jax
 from rich.table import Table
 
+from ..core.executable import compile_in_steps
 from . import gather_gradients
 from .case import Case
 from .implementations import jnp_of
@@ -46,6 +44,7 @@ class Cost:
       spread: half the distance of the quartiles of all three together, as a part of the median.
       peak: bytes of arguments, outputs and temporary arrays while it runs; None where XLA does not tell.
       floor: bytes of arguments and outputs alone.
+      loading: seconds to read the file of a model.
     """
 
     case: str
@@ -57,6 +56,7 @@ class Cost:
     spread: float
     peak: int | None
     floor: int
+    loading: float = 0.0
     control: ClassVar[None] = None  # nothing is copied here
 
 
@@ -89,18 +89,8 @@ def _measure(case: Case, functions: dict[str, Function], effort: Effort) -> list
 def _compiled(function: Function, arrays: Sequence[Any]) -> tuple[tuple[float, ...], int | None, int]:
     """Seconds of each step of a new function, of which JAX has kept nothing, and bytes."""
     jax.clear_caches()
-    times = [time.perf_counter()]
-    traced = jax.jit(lambda *arrays: function(*arrays)).trace(*arrays)
-    times.append(time.perf_counter())
-    lowered = traced.lower()
-    times.append(time.perf_counter())
-    memory = lowered.compile().memory_analysis()
-    times.append(time.perf_counter())
-    made = [prod(out.shape) * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
-    parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-    peak = sum(getattr(memory, part) for part in parts) if memory else None
-    steps = tuple(after - before for before, after in pairwise(times))
-    return steps, peak, sum(array.nbytes for array in arrays) + sum(made)
+    executable = compile_in_steps(function, arrays)
+    return executable.seconds, executable.peak, executable.floor
 
 
 def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], floors: Sequence[int]) -> Cost:

@@ -13,7 +13,20 @@ import numpy as np
 from .case import Arrays, Case
 from .operators import OPERATORS
 
-__all__ = ["HostRun", "Implementation", "JaxRun", "Run", "ceiling_of", "host_arrays", "jnp_of", "joined", "own", "thin"]
+__all__ = [
+    "CallRun",
+    "HostRun",
+    "Implementation",
+    "JaxRun",
+    "Run",
+    "ceiling_of",
+    "copy_of",
+    "host_arrays",
+    "jnp_of",
+    "joined",
+    "own",
+    "thin",
+]
 
 
 class Run(Protocol):
@@ -70,6 +83,23 @@ class EagerRun(JaxRun):
     def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays]):
         super().__init__(function, turns, donated=False)
         self.called = function
+
+
+class CallRun:
+    """Calls of a function without arguments, which returns arrays of JAX's or of NumPy's."""
+
+    def __init__(self, call: Callable[[], Sequence[Any]]):
+        self.call = call
+        self.out: Sequence[Any] = ()
+
+    def step(self, turn: int) -> None:
+        self.out = self.call()
+
+    def finish(self) -> None:
+        jax.block_until_ready(self.out)
+
+    def value(self, most: int) -> np.ndarray:
+        return joined([np.asarray(thin(array, most)) for array in self.out])
 
 
 class HostRun:

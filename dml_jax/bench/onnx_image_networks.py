@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from .case import Arrays, Case
-from .implementations import Implementation, JaxRun
+from .implementations import CallRun, Implementation, JaxRun
+from .peers import runtime_run
 
 __all__ = ["NETWORKS", "cases", "implementations", "random_network"]
 
@@ -41,8 +42,12 @@ def implementations(*, peers: bool) -> list[Implementation]:
     """The network as one program whose arguments are the weights, and ONNX Runtime on all cores of the CPU."""
     found = [Implementation("dml_jax", lambda case, turns: NetworkRun(random_network(case.detail), turns))]
     if peers and find_spec("onnxruntime"):
-        found.append(Implementation("ONNX Runtime", lambda case, turns: RuntimeRun(random_network(case.detail), turns)))
+        found.append(Implementation("ONNX Runtime", lambda case, turns: _runtime_run(case.detail, turns)))
     return found
+
+
+def _runtime_run(name: str, turns: Sequence[Arrays]) -> CallRun:
+    return runtime_run(random_network(name).SerializeToString(), turns[0])
 
 
 @lru_cache(maxsize=1)
@@ -110,27 +115,3 @@ def _weights(model: Any, parameters: Mapping[str, np.ndarray]) -> Iterator[tuple
     for tensor in model.graph.initializer:
         if len(tensor.dims) > (tensor.name not in parameters):
             yield tensor.name, numpy_helper.to_array(tensor)
-
-
-class RuntimeRun:
-    """Calls of ONNX Runtime on the CPU."""
-
-    def __init__(self, model: Any, turns: Sequence[Arrays]):
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        content, providers = model.SerializeToString(), ["CPUExecutionProvider"]
-        self.session = onnxruntime.InferenceSession(content, options, providers=providers)
-        (input,) = self.session.get_inputs()
-        self.turns = [{input.name: array} for (array,) in turns]
-        self.out = np.zeros(0, np.float32)
-
-    def step(self, turn: int) -> None:
-        self.out = np.asarray(self.session.run(None, self.turns[turn % len(self.turns)])[0])
-
-    def finish(self) -> None:
-        pass
-
-    def value(self, most: int) -> np.ndarray:
-        return self.out.reshape(-1)

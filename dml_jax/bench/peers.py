@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .case import Arrays, Case
-from .implementations import HostRun, Implementation, Run, host_arrays, joined, own, thin
+from .implementations import CallRun, HostRun, Implementation, Run, host_arrays, joined, own, thin
 from .operators import OPERATORS
 from .operators.operator_benchmark import OnnxNode
 
-__all__ = ["cupy_run", "has_cupy", "implementations", "offered", "torch_run", "versions"]
+__all__ = ["cupy_run", "has_cupy", "implementations", "offered", "runtime_run", "torch_run", "versions"]
 
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
@@ -231,6 +231,23 @@ def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
         bindings.append((binding,))
     write = lambda _, binding: session.run_with_iobinding(binding)  # noqa: E731
     return _DeviceRun(write, bound, bindings, lambda: None, lambda out, most: thin(out.numpy(), most))
+
+
+def runtime_run(model: str | bytes, inputs: Sequence[Any]) -> CallRun:
+    """Calls of ONNX Runtime on all cores of the CPU.
+
+    Args:
+      model: the path of a file, or its content.
+      inputs: arrays, in the order of the model.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [input.name for input in session.get_inputs()]
+    feeds = dict(zip(names, map(np.asarray, inputs), strict=True))
+    return CallRun(lambda: session.run(None, feeds))
 
 
 def _counted(out: np.ndarray) -> np.ndarray:

@@ -145,10 +145,14 @@ class Job:
     Args:
       name: of the case.
       measure: returns a row for each implementation, of a type that the section's table knows.
+      doing: says what is done right now, where that may take long.
+      faults: sentences about rows that are wrong; the case counts as failed then.
     """
 
     name: str
     measure: Callable[[Effort], Sequence[Any]]
+    doing: Callable[[], str] | None = None
+    faults: Callable[[Sequence[Any]], Iterable[str]] = lambda rows: ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from .case import Arrays, Case
 from .collectives import Collectives
 from .implementations import Implementation, Run, ceiling_of
 
-__all__ = ["COMPARED", "Effort", "Measured", "by_case", "measure", "measure_runs"]
+__all__ = ["CACHE", "COMPARED", "Effort", "Measured", "by_case", "measure", "measure_runs"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
@@ -55,7 +55,8 @@ class Measured:
       control: how many times as fast the copy was as itself in the same rounds, 1.0 on a quiet machine; None if there
         was no control.
       collectives: of the program, by name: how many, and the bytes of their results on each device; None if not read.
-      why: what explains a part of linear scaling below 0.9; empty where nothing is known, and in other sections.
+      why: what explains a part of linear scaling below 0.9, or what has to be said of a model; empty for nothing.
+      error: how far the results of dml_jax are from those of this one, as a part of its largest; None if not measured.
     """
 
     case: str
@@ -70,6 +71,7 @@ class Measured:
     control: float | None = None
     collectives: Collectives | None = None
     why: str = ""
+    error: float | None = None
 
     @property
     def spread(self) -> float:

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import ConstraintError
 from .bench_compare import show_stored
 from .bench_run import Files, run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
-from .shared_options import FILE, refuse_options
+from .model_readers import doing, reader
+from .option_groups import GroupedCommand
+from .run_options import data_options
+from .shared_options import FILE, MODEL, is_graph, is_onnx, need_onnx, refuse_options
 
 if TYPE_CHECKING:
+    from ..array_models.array_model import ArrayModel
     from ..bench.results import Results
     from ..bench.section import Section
 
 __all__ = ["bench"]
 
+ONNX = ("names", "denotations", "shapes", "max_nodes")
+MODELS = ("inputs", *ONNX, "seed", "bound")
+
 
 @click.command(
-    short_help="Measure every operator beside a copy and other libraries.",
+    cls=GroupedCommand,
+    groups={"Models": MODELS},
+    aliases={},
+    short_help="Measure models, or every operator, beside other libraries.",
     epilog="""\b
 Examples:
+  dml-jax bench model.onnx other.onnx
+  dml-jax bench model.onnx -f batch:8 --input ids=ids.npy --json model.json
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
   dml-jax bench --random 1 --seconds 600 --json random.json
@@ -31,6 +45,7 @@ Examples:
   dml-jax bench --compare old.json --tolerance 0.1
   dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
+@click.argument("models", type=MODEL, nargs=-1)
 @click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
 @click.option(
     "-k",
@@ -64,7 +79,7 @@ Examples:
 )
 @click.option(
     "--random",
-    "seed",
+    "drawn",
     type=click.IntRange(0),
     metavar="SEED",
     help="Measure random programs of the operators instead; a seed and --size draw the same ones on every machine.",
@@ -123,14 +138,23 @@ Examples:
 @click.option(
     "--strict", "is_strict", is_flag=True, help="Exit with 1 if the numbers are uncertain, as notes then say."
 )
+@data_options
+@click.option(
+    "--bound",
+    type=click.FloatRange(0),
+    default=0.01,
+    metavar="PART",
+    help="How far results may be from those of ONNX Runtime, as a part of the largest number of each output.",
+)
 def bench(
+    models: tuple[Path, ...],
     is_quick: bool,
     only: tuple[str, ...],
     size: int | None,
     rounds: int | None,
     cpu_devices: int | None,
     is_sharded: bool,
-    seed: int | None,
+    drawn: int | None,
     seconds: float,
     is_costs: bool,
     is_caches: bool,
@@ -143,22 +167,29 @@ def bench(
     no_measure: bool,
     tolerance: float,
     is_strict: bool,
+    bound: float,
+    **options: Any,
 ) -> None:
-    """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
+    """Measure MODELS beside ONNX Runtime; without any, every operator beside a copy and other libraries.
 
-    A run begins with ceilings: how fast the memory of the device is read, written and copied; with -k it has what
-    -k names alone, such as `-k ceiling -k gather`. Then all implementations take turns on the same data, into
+    MODELS are ONNX models (.onnx) and serialized graphs (.bin). The table has the time of a call of each; the seconds
+    to load, trace and compile it; its memory; and how far its results are from those of ONNX Runtime, where that is
+    installed. On a GPU it also compares with use_form("plain"). Inputs without a file are drawn from --seed: floats are
+    normally distributed, integers are 0 or 1, those of 8 bits have their whole range, and masks are 1.
+
+    A run of operators begins with ceilings: how fast the memory of the device is read, written and copied; with -k it
+    has what -k names alone, such as `-k ceiling -k gather`. Then all implementations take turns on the same data, into
     preallocated outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the
     data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh`
     how many times as fast as without a preallocated output. A note before the table says what makes its numbers
-    uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it
-    after the current case and prints the results so far.
+    uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it after
+    the current case and prints the results so far.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.
 
-    Exit status: 0 done, 1 failed, slower than --compare allows, or uncertain with --strict, 2 the command line is
-    wrong, 130 interrupted.
+    Exit status: 0 done, 1 failed, results beyond --bound, slower than --compare allows, or uncertain with --strict,
+    2 the command line is wrong, 130 interrupted.
     """
     files = Files(json_file, csv_file, picture, compare)
     if no_measure:
@@ -168,15 +199,23 @@ def bench(
 
     if not compare:
         refuse_options("--compare", "tolerance")
-    if seed is None:
+    if drawn is None:
         refuse_options("--random", "seconds")
     else:
         refuse_options("runs without --random", "is_quick", "only_list", "is_sharded", "cpu_devices", "is_caches")
     if is_costs:
-        others = ("is_quick", "size", "is_sharded", "cpu_devices", "is_caches", "seed", "picture", "compare")
+        others = ("is_quick", "size", "is_sharded", "cpu_devices", "is_caches", "drawn", "picture", "compare")
         refuse_options("runs without --costs", *others)
-    drawn = None if seed is None else (seed, seconds)
-    sections, head = _planned(is_quick, size, cpu_devices, is_sharded, is_caches, drawn, is_costs, peers)
+    if models:
+        others = ("size", "cpu_devices", "is_sharded", "drawn", "is_costs", "is_caches", "picture")
+        refuse_options("runs without MODELS", *others)
+        if not any(map(is_onnx, models)):
+            refuse_options("ONNX models", *ONNX)
+    else:
+        refuse_options("MODELS", *MODELS)
+    of_models = partial(_of_models, models, options, bound, peers=peers) if models else None
+    of_random = None if drawn is None else (drawn, seconds)
+    sections, head = _planned(of_models, is_quick, size, cpu_devices, is_sharded, is_caches, of_random, is_costs, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(
@@ -191,7 +230,38 @@ def bench(
     run(head, sections, effort, files, tolerance, is_strict=is_strict)
 
 
+def _of_models(paths: Sequence[Path], options: Mapping[str, Any], bound: float, *, peers: bool) -> list[Section]:
+    """The section of model files."""
+    if any(map(is_onnx, paths)):
+        need_onnx()
+    from ..array_models.run import ArrayRun
+    from ..bench.model_files import ModelFile, model_section
+
+    asked = ArrayRun(given=options["inputs"], shapes=options["shapes"])
+    files = [
+        ModelFile(str(path), partial(_read, path, options), asked, options["seed"], doing(path))
+        for path in dict.fromkeys(paths)
+    ]
+    return [model_section(files, bound, peers=peers)]
+
+
+def _read(path: Path, options: Mapping[str, Any]) -> ArrayModel:
+    if not (is_onnx(path) or is_graph(path)):
+        fact = (
+            "`dml-jax run MODEL --iterations 100` times model files"
+            if path.suffix == ".json"
+            else "its name has neither end"
+        )
+        raise ConstraintError(f"it must be an ONNX model (.onnx) or a serialized graph (.bin), but {fact}")
+    try:
+        return reader(path, options)()
+    except ConstraintError as error:
+        # The line of an error begins with the name of the file.
+        raise ConstraintError(error.what) if error.where == (str(path),) else error from None
+
+
 def _planned(
+    of_models: Callable[[], list[Section]] | None,
     is_quick: bool,
     size: int | None,
     cpu_devices: int | None,
@@ -221,7 +291,9 @@ def _planned(
     size, kind, extra = size and size * 2**20, devices()[0].device_kind, {}
     is_whole = bool(cpu_devices) or is_sharded
     device = f"{measured_kind()}, {count} devices on {cores()} cores" if is_whole else measured_kind()
-    if is_whole:
+    if of_models:
+        sections = of_models()
+    elif is_whole:
         sections, extra = suites.sharded_suite(size, peers=peers), torch_threads(cores())
     elif is_caches:
         sections, extra = suites.cache_suite(size), cache_sizes(kind)

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from math import ceil
@@ -18,12 +19,13 @@ import click
 from ..atomic_write import write_whole
 from ..errors import ConstraintError
 from .bench_compare import show
+from .long_work import told_if_long
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from ..bench.results import Results
-    from ..bench.section import Section
+    from ..bench.section import Job, Section
     from ..bench.timing import Effort, Measured
 
 __all__ = ["Files", "run"]
@@ -185,10 +187,17 @@ def _measured(
                 break
             progress.update(task, description=job.name)
             try:
-                rows += job.measure(effort)
+                with _told_if_long(job):
+                    found = job.measure(effort)
+                rows += found
+                faults = [*job.faults(found)]
+            except ConstraintError as error:
+                faults = [str(error)]
             except Exception as error:  # the others are worth their time, too
-                failures.append(job.name)
-                told = f"error: {job.name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                faults = [f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"]
+            failures += [job.name] * bool(faults)
+            for fault in faults:
+                told = f"error: {job.name}: {fault}"
                 progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
             now = time.monotonic()
             done = now - start if section.seconds else number
@@ -202,6 +211,12 @@ def _measured(
                 click.echo(f"{section.title}: {cases}, about {ceil(left)} min left", err=True)
                 said = now
     return rows
+
+
+def _told_if_long(job: Job) -> AbstractContextManager[None]:
+    """Context that says what a job is doing if it takes long, and tells."""
+    doing = job.doing
+    return told_if_long(lambda: f"{job.name}: {doing()}") if doing else nullcontext()
 
 
 def _progress() -> Progress:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +16,7 @@ from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, escaped
 from .devices import choose, devices, label
 from .long_work import told_if_long
+from .model_readers import doing, reader
 from .option_groups import GroupedCommand
 from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
 from .shared_options import (
@@ -24,6 +24,7 @@ from .shared_options import (
     MODEL,
     feature_level,
     given,
+    input_files,
     is_graph,
     is_onnx,
     need_onnx,
@@ -74,13 +75,7 @@ Examples:
     help="Print the times, or with --show-devices the devices, as JSON; other text to the standard error.",
 )
 @timing_options
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="[NAME=]FILE",
-    help="A .npy file for an input of an ONNX model or a graph, by name or in order; once per input.",
-)
+@input_files
 @click.option(
     "--input-path",
     type=FOLDER,
@@ -146,7 +141,7 @@ def run(
             timing=timing if given(*TIMES, "as_json") else None,
             shows_bindings=options["shows_bindings"],
         )
-        _run_arrays(started, _reader(model, options, feature_level), asked)
+        _run_arrays(started, reader(model, options, feature_level), asked)
     else:
         checked = _read(model, feature_level=feature_level, output=output_dir, sources=input_path)
         _run_model(started, checked, timing, output_dir)
@@ -245,7 +240,8 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
     from ..dxdispatch.buffer_printing import told
 
     name = started.model.name
-    with started.guarded(), _told(started.model):
+    saying = doing(started.model)
+    with started.guarded(), told_if_long(saying) if saying else nullcontext():
         model = read()
         command = {"type": "dispatch", "dispatchable": name}
         with told(0, command, started.say) if started.tells_commands else nullcontext():
@@ -253,27 +249,6 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
     if times:
         row = {"dispatchable": name, "milliseconds": list(times.samples), "warmup": times.warmup}
         started.print_times([row | {"compile_seconds": times.compile_seconds}])
-
-
-def _told(path: Path) -> AbstractContextManager[None]:
-    """Context that tells which node of an ONNX model is traced, or that XLA compiles, if that takes long."""
-    if not is_onnx(path):
-        return nullcontext()
-    from ..onnx.limits import DOING
-
-    return told_if_long(lambda: DOING.text)
-
-
-def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:
-    """Returns the reader for an ONNX model or a graph."""
-    if is_graph(path):
-        from ..array_models.serialized_graph_model import read_graph_model
-
-        return partial(read_graph_model, path, level)
-    from ..array_models.onnx_model import read_onnx_file
-
-    asked = (options[name] for name in ("names", "denotations", "shapes", "seed", "max_nodes"))
-    return partial(read_onnx_file, path, *asked)
 
 
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:

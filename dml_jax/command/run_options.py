@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from .option_types import Milliseconds, Named, size, sizes
-from .shared_options import max_nodes
+from .shared_options import input_files, max_nodes
 
-__all__ = ["ALIASES", "GROUPS", "ONNX", "ONNX_SETTINGS", "TIMES", "onnx_options", "timing_options"]
+__all__ = ["ALIASES", "GROUPS", "ONNX", "ONNX_SETTINGS", "TIMES", "data_options", "onnx_options", "timing_options"]
 
 # DxDispatch's spelling, and ours.
 ALIASES = {
@@ -101,7 +101,7 @@ _TIMING = (
         "iteration too.",
     ),
 )
-_ONNX = (
+_SIZES = (
     _by_name(
         "-f",
         "--onnx-free-dim-name-override",
@@ -126,6 +126,16 @@ _ONNX = (
         read=sizes,
         help="Set the shape of a generated input, such as x:1,3,224,224, or check that of a tensor; once per tensor.",
     ),
+)
+_SEED = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    metavar="N",
+    help="Seed of the random numbers; nodes that have a seed of their own keep it.",
+)
+_ONNX = (
+    *_SIZES,
     click.option(
         "-p",
         "--print-onnx-bindings",
@@ -134,13 +144,7 @@ _ONNX = (
         help="Print where every input and output comes from, its type and its shape.",
     ),
     max_nodes,
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**63 - 1),
-        default=0,
-        metavar="N",
-        help="Seed of the random numbers; nodes that have a seed of their own keep it.",
-    ),
+    _SEED,
     click.option(
         "-l",
         "--onnx-graph-optimization-level",
@@ -164,6 +168,13 @@ _ONNX = (
 def timing_options(function: Any) -> Any:
     """Adds the timing options."""
     return reduce(lambda decorated, option: option(decorated), reversed(_TIMING), function)
+
+
+def data_options(function: Any) -> Any:
+    """Adds the options of the data that an ONNX model or a graph runs on."""
+    return reduce(
+        lambda decorated, option: option(decorated), (_SEED, max_nodes, *reversed(_SIZES), input_files), function
+    )
 
 
 def onnx_options(function: Any) -> Any:

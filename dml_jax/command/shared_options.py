@@ -19,6 +19,7 @@ __all__ = [
     "MODEL",
     "feature_level",
     "given",
+    "input_files",
     "is_graph",
     "is_onnx",
     "json_output",
@@ -37,6 +38,13 @@ feature_level = click.option(
     type=Level(),
     default=str(NEWEST),
     help="Apply the rules of this DirectML feature level, such as 3_0.",
+)
+input_files = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="A .npy file for an input of an ONNX model or a graph, by name or in order; once per input.",
 )
 # As dml_jax.onnx.limits has it, which no option may import: help needs no JAX.
 max_nodes = click.option(

@@ -10,7 +10,7 @@ import jax
 
 from ..errors import ConstraintError
 
-__all__ = ["array_limit", "check_bytes", "check_program", "device_limit", "gib"]
+__all__ = ["array_limit", "check_bytes", "check_program", "device_limit", "gib", "program_bytes"]
 
 # Where Linux shows the control groups, which limit containers; and those that this process is in.
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -46,10 +46,10 @@ def check_program(program: Any) -> None:
     """
     (device,) = jax.tree.leaves(program.output_shardings)[0].device_set
     limit = device_limit(device)
-    check_bytes(_program_bytes(program), "its tensors", limit, "the machine" if limit is None else "the device")
+    check_bytes(program_bytes(program), "its tensors", limit, "the machine" if limit is None else "the device")
 
 
-def _program_bytes(program: Any) -> dict[str, int]:
+def program_bytes(program: Any) -> dict[str, int]:
     """Returns the bytes of a compiled program by purpose; none where the platform does not tell."""
     parts = program.memory_analysis()
     if parts is None:

@@ -12,7 +12,7 @@ import onnx
 from onnx.backend.base import Backend as Base
 from onnx.backend.base import BackendRep, namedtupledict
 
-from ..core.memory_checks import check_program
+from ..core.executable import Executable, compile_in_steps
 from ..errors import ConstraintError
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
@@ -48,7 +48,7 @@ def runner(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Ca
         return node_by_node(function, inputs, key)
 
 
-def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Callable[[], tuple[Any, ...]]:
+def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Executable:
     """Compiles a function for inputs, and returns the executable; x64 must be on, here and when it runs.
 
     Raises:
@@ -57,18 +57,19 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> 
     """
     # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
     weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
-    arguments = weights, list(inputs), key
-    traced = jax.jit(lambda p, x, k: as_tuple(function(*x, parameters=p, key=k))).trace(*arguments)
-    try:
-        check_program_arrays(traced.jaxpr)
-    except ConstraintError:
-        known_shapes(function._of_sizes([x.shape for x in inputs]))  # says in which node
-        raise
-    DOING.text = "XLA compiles"
-    program = traced.lower().compile()
-    check_program(program)
+
+    def check(traced: Any) -> None:
+        try:
+            check_program_arrays(traced.jaxpr)
+        except ConstraintError:
+            known_shapes(function._of_sizes([x.shape for x in inputs]))  # says in which node
+            raise
+        DOING.text = "XLA compiles"
+
+    call = lambda p, x, k: as_tuple(function(*x, parameters=p, key=k))  # noqa: E731
+    executable = compile_in_steps(call, (weights, list(inputs), key), check)
     DOING.text = "it runs"
-    return lambda: program(*arguments)
+    return executable
 
 
 def node_by_node(function: OnnxFunction, inputs: Sequence[Any], key: Any = None) -> Callable[[], tuple[Any, ...]]:

@@ -44,6 +44,11 @@ class Graph:
     defaults: frozenset[str] = frozenset()
     max_nodes: int = MAX_NODES
 
+    @property
+    def is_random(self) -> bool:
+        """Whether a node draws random numbers."""
+        return any(RANDOM in step.captured for step in self.steps)
+
 
 def read_graph(
     model: onnx.ModelProto,

@@ -14,7 +14,6 @@ from .cures import Run, cure_of_cut_inputs, failure
 from .errors import NotConstantError, OnnxError
 from .function import OnnxFunction
 from .graph import Graph, check_tensors
-from .random_keys import RANDOM
 
 __all__ = ["Calls", "possible_calls"]
 
@@ -83,8 +82,7 @@ def _shapes(graph: Graph) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def _keys(graph: Graph) -> str:
-    is_random = any(RANDOM in step.captured for step in graph.steps)
-    return ", called with key=jax.random.key(...)" if is_random else ""
+    return ", called with key=jax.random.key(...)" if graph.is_random else ""
 
 
 def _under_jit(call: Run, graph: Graph) -> str:

@@ -49,7 +49,7 @@ def read_onnx_file(
     function = OnnxFunction(graph)
 
     def prepare(arrays: Sequence[Any]) -> Program:
-        key = jax.random.key(seed)
+        key = jax.random.key(seed) if graph.is_random else None
         try:
             return Program(compiled(function, arrays, key))
         except NotConstantError as error:

@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Group
+from rich.markup import escape
+from rich.text import Text
 
 import dml_jax
 
@@ -20,6 +22,7 @@ from ..array_models.npy_inputs_and_outputs import assign_files
 from ..array_models.random_inputs import drawn_from
 from ..array_models.run import ArrayRun, check_names, check_shapes
 from ..core.executable import Executable
+from ..errors import escaped
 from .case import Case
 from .compile_costs import Cost
 from .implementations import CallRun, copy_of, thin
@@ -35,9 +38,11 @@ NAMES = {PLAIN: '`use_form("plain")`', RUNTIME: "ONNX Runtime"}  # in sentences
 LEGEND = """\
 ms               milliseconds of one call of dml_jax: the median
 spread           half the distance of the quartiles of these times, as a part of their median
-x plain          how many times as fast dml_jax is as with `use_form("plain")`, which leaves all to XLA
-x ORT            how many times as fast it is as ONNX Runtime on the CPU; differs: the results do, beyond --bound
-error            largest difference from the results of ONNX Runtime, as a part of the largest number of that output
+x plain          how many times as fast dml_jax is as with `use_form("plain")`
+x ORT            how many times as fast dml_jax is as ONNX Runtime on the CPU; -: that does not run
+                 the model; differs: its results do, by more than --bound
+error            the largest difference from the results of ONNX Runtime, as a part of the largest
+                 number of the same output
 load s           seconds to read the file, once
 trace s          seconds to trace the model and to make StableHLO of it, once
 compile s        seconds for XLA to compile that, once
@@ -109,7 +114,7 @@ def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effor
                 runs[RUNTIME] = run
                 costs.append(_cost(name, RUNTIME, None, inputs, starting))
             except Exception as error:  # of no type of its own
-                why.append(f"ONNX Runtime does not run it: {str(error).partition(chr(10))[0]}")
+                why.append(f"ONNX Runtime does not run it: {escaped(str(error).partition(chr(10))[0])}")
         rows = _timed_in_turn(file.path, runs, costs[0].floor, effort)
         check_shapes({**arrays, **dict(zip(model.outputs, runs[OURS].out, strict=True))}, file.asked.shapes)
     if programs[OURS].not_compiled:
@@ -180,11 +185,7 @@ def _faults(bound: float, rows: Sequence[Any]) -> Iterator[str]:
     """A sentence for each contender whose results are others."""
     for row in rows:
         if isinstance(row, Measured) and not row.same_bits:
-            by = (
-                "in shape, in NaN or in infinities"
-                if row.error is None
-                else f"by {row.error:.2g} of the largest number"
-            )
+            by = "in shape, NaN or infinities" if row.error is None else f"by {row.error:.2g} of the largest number"
             yield f"results differ from those of {NAMES[row.contender]} {by}; --bound is {bound:g}"
 
 
@@ -198,23 +199,16 @@ def table(title: str, rows: Sequence[Any], implementations: Sequence[str], peak:
     short = dict(zip(cases, _shortened([case.removeprefix(f"{OPERATOR} ") for case in cases]), strict=True))
     others = implementations[1:]
     head = ["model", "ms", "spread", *(f"x {name}" for name in others), *(["error"] if RUNTIME in others else [])]
-    lines = [[short[case], *_cells(found, others), *_cost_cells(costs[case])] for case, found in cases.items()]
-    said = [f"{short[case]}: {why}" for case, found in cases.items() if (why := found[OURS].why)]
+    lines = [[escape(short[case]), *_cells(found, others), *_cost_cells(costs[case])] for case, found in cases.items()]
+    said = [Text(f"{short[case]}: {why}") for case, found in cases.items() if (why := found[OURS].why)]
     return Group(unframed(title, [*head, "load s", "trace s", "compile s", "MiB"], lines), *said)
 
 
 def _cells(found: Mapping[str, Measured], others: Sequence[str]) -> list[str]:
-    ours = found[OURS]
-    ms = 1e3 * ours.seconds
-    shown = [
-        f"{ms:.3f}" if ms < 10 else f"{ms:.1f}",
-        spread_of(ours),
-        *(ratio(ours, found.get(name)) for name in others),
-    ]
-    if RUNTIME in others:
-        error = found[RUNTIME].error if RUNTIME in found else None
-        shown.append("-" if error is None else f"{error:.1e}")
-    return shown
+    ours, ms = found[OURS], 1e3 * found[OURS].seconds
+    error = found[RUNTIME].error if RUNTIME in found else None
+    shown = [f"{ms:.3f}" if ms < 10 else f"{ms:.1f}", spread_of(ours), *(ratio(ours, found.get(n)) for n in others)]
+    return [*shown, *(["-" if error is None else f"{error:.1e}"] if RUNTIME in others else [])]
 
 
 def _cost_cells(cost: Cost) -> list[str]:

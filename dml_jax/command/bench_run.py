@@ -111,6 +111,8 @@ def run(
         files.write(results)
     except (ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:  # all is measured
+        sys.exit(INTERRUPTED)
     if _interrupted:
         sys.exit(INTERRUPTED)
     is_slower = _compare(old, results, files.picture, tolerance)
@@ -191,6 +193,8 @@ def _measured(
                     found = job.measure(effort)
                 rows += found
                 faults = [*job.faults(found)]
+            except KeyboardInterrupt:
+                break
             except ConstraintError as error:
                 faults = [str(error)]
             except Exception as error:  # the others are worth their time, too
@@ -202,7 +206,7 @@ def _measured(
             now = time.monotonic()
             done = now - start if section.seconds else number
             progress.update(task, completed=done)
-            if now > kept + KEEPING:
+            if now > kept + KEEPING or job.doing:  # the next one may take long
                 keep(rows)
                 kept = now
             if progress.disable and now > said + TELLING:
@@ -224,7 +228,9 @@ def _progress() -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
-    name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True))  # long ones are cut
+    name = TextColumn(
+        "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)
+    )  # long ones are cut
     shown = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     return Progress(*shown, console=console, transient=True, expand=True, disable=not console.is_terminal)
@@ -234,11 +240,14 @@ _interrupted: list[int] = []
 
 
 def _interrupt(number: int, _: Any) -> None:
-    """The first Ctrl-C waits for the case at hand, the second does not."""
-    if _interrupted:
-        sys.exit(INTERRUPTED)
+    """The first Ctrl-C waits for the case at hand, the second leaves it out, the third leaves at once."""
     _interrupted.append(number)
-    click.echo("interrupted: finishing the case at hand; once more leaves at once", err=True)
+    if len(_interrupted) == 1:
+        click.echo("interrupted: finishing the case at hand; once more leaves it out", err=True)
+    elif len(_interrupted) == 2:
+        raise KeyboardInterrupt
+    else:
+        sys.exit(INTERRUPTED)
 
 
 def _compare(old: Sequence[Results], new: Results, picture: Path | None, tolerance: float) -> bool:

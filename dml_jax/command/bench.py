@@ -29,6 +29,15 @@ ONNX = ("names", "denotations", "shapes", "max_nodes")
 MODELS = ("inputs", *ONNX, "seed", "bound")
 
 
+def _as_models(context: click.Context, argument: click.Parameter, paths: Sequence[Path]) -> list[Path]:
+    """Returns the paths, each of them once."""
+    for path in paths:
+        if not (is_onnx(path) or is_graph(path)):
+            hint = f"-k {path} chooses cases of operators, and `dml-jax run` times model files"
+            raise click.BadParameter(f"{str(path)!r} is no ONNX model (.onnx) and no graph (.bin); {hint}")
+    return [*dict.fromkeys(paths)]
+
+
 @click.command(
     cls=GroupedCommand,
     groups={"Models": MODELS},
@@ -45,7 +54,7 @@ Examples:
   dml-jax bench --compare old.json --tolerance 0.1
   dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
-@click.argument("models", type=MODEL, nargs=-1)
+@click.argument("models", type=MODEL, nargs=-1, callback=_as_models)
 @click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
 @click.option(
     "-k",
@@ -147,7 +156,7 @@ Examples:
     help="How far results may be from those of ONNX Runtime, as a part of the largest number of each output.",
 )
 def bench(
-    models: tuple[Path, ...],
+    models: list[Path],
     is_quick: bool,
     only: tuple[str, ...],
     size: int | None,
@@ -238,21 +247,11 @@ def _of_models(paths: Sequence[Path], options: Mapping[str, Any], bound: float, 
     from ..bench.model_files import ModelFile, model_section
 
     asked = ArrayRun(given=options["inputs"], shapes=options["shapes"])
-    files = [
-        ModelFile(str(path), partial(_read, path, options), asked, options["seed"], doing(path))
-        for path in dict.fromkeys(paths)
-    ]
+    files = [ModelFile(str(path), partial(_read, path, options), asked, options["seed"], doing(path)) for path in paths]
     return [model_section(files, bound, peers=peers)]
 
 
 def _read(path: Path, options: Mapping[str, Any]) -> ArrayModel:
-    if not (is_onnx(path) or is_graph(path)):
-        fact = (
-            "`dml-jax run MODEL --iterations 100` times model files"
-            if path.suffix == ".json"
-            else "its name has neither end"
-        )
-        raise ConstraintError(f"it must be an ONNX model (.onnx) or a serialized graph (.bin), but {fact}")
     try:
         return reader(path, options)()
     except ConstraintError as error:

@@ -83,7 +83,7 @@ def test_they_are_rounded_once(kind, seed):
 @pytest.mark.parametrize("mean", sampled([1e2, 1e3, 1e4, -1e4], [1e4]))
 @pytest.mark.parametrize("kind", [GROUP, STANDARD])
 def test_a_mean_far_from_0_does_not_cancel(kind, mean):
-    """A deviation of 1: a mean in float32 is off by some of its last places, where ONNX's bodies give NaN."""
+    """A deviation of 1: errors are those of a mean of 0, where ONNX's bodies give NaN."""
     x = (np.random.default_rng(0).standard_normal((2, 4, 5, 6)) + mean).astype(np.float32)
     opsets = {GROUP: (18, 21), STANDARD: (9, 13)}[kind]
     for opset in opsets:
@@ -91,7 +91,7 @@ def test_a_mean_far_from_0_does_not_cancel(kind, mean):
         numbers = [np.ones(count, np.float32), np.zeros(count, np.float32)] if kind == GROUP else []
         attributes = {"num_groups": 2} if kind == GROUP else {}
         (y,) = computed(kind, [x, *numbers], opset=opset, **attributes)
-        np.testing.assert_allclose(y, ORACLES[kind](x, *numbers, **attributes), atol=8 * 2.0**-23 * abs(mean))
+        np.testing.assert_allclose(y, ORACLES[kind](x, *numbers, **attributes), atol=64 * 2.0**-23)
 
 
 @pytest.mark.parametrize("value", sampled([0, 0.1, 3, 1e-30], [0.1]))
@@ -99,7 +99,7 @@ def test_equal_numbers_are_0(value):
     """Also where their mean is rounded; derivatives are finite."""
     x = np.full((2, 3, 5, 7), value, np.float32)
     function = to_jax(one_node(STANDARD, [x], opset=13)[0])
-    np.testing.assert_allclose(function(x), 0, atol=1e-5)
+    np.testing.assert_array_equal(function(x), 0)
     assert np.isfinite(jax.jit(jax.grad(lambda x: (function(x) * x).sum()))(x)).all()
 
 

@@ -45,10 +45,10 @@ def _normalize_groups(
     """Normalizes groups of channels, the second dimension, with a scale and a bias for each channel."""
     sizes = x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]
     by_group = on_device(x).reshape(sizes)
-    mean, variance = moments(as_wide(by_group), range(2, len(sizes)))
+    differences, _, variance = moments(as_wide(by_group), range(2, len(sizes)))
     of_channels = (on_device(array).reshape(1, *sizes[1:3], *(1,) * (x.ndim - 2)) for array in (scale, bias))
-    y = normalize(by_group, mean, variance, *of_channels, epsilon=epsilon, activation=activation)
-    return y.reshape(x.shape)
+    y = normalize(differences, None, variance, *of_channels, epsilon=epsilon, activation=activation)
+    return narrow_apart(y.reshape(x.shape), x.dtype)
 
 
 def _group_norm(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ..lowering.plain.sum_prod_norm import total
 from ..lowering.values.accumulation_types import narrow_apart
+from ..operators._normalization_formulas import centred
 from .layout import axes_of
 from .values import Array, Operators, as_wide
 
@@ -17,10 +18,7 @@ __all__ = ["OPERATORS", "mean_variance_normalization"]
 def mean_variance_normalization(*, x: Array, axes: Any) -> jax.Array:
     """MeanVarianceNormalization: (x - mean) / (deviation + 1e-9) along axes, along all of them if there are none."""
     along = tuple(axes_of("axes", axes, x.ndim)) or tuple(range(x.ndim))
-    y = as_wide(x)
-    # Twice, as the mean is rounded: of equal numbers an error would be left, and divided by itself.
-    for _ in range(2):
-        y = y - jnp.mean(y, along, keepdims=True)
+    y, _ = centred(as_wide(x), along)
     count = jnp.asarray(prod(x.shape[axis] for axis in along), y.dtype)
     deviation = total(y, along, "l2") / jnp.sqrt(count)
     return narrow_apart(y / (deviation + jnp.asarray(1e-9, y.dtype)), x.dtype)

@@ -44,9 +44,10 @@ def batch_normalization(
         raise ConstraintError(f"there must be 1 output unless training_mode is 1, but there are {count}")
     if not training_mode:
         return (_normalize_channels(x, scale, b, input_mean, input_var, epsilon),)
-    mean, variance = _moments(x)
-    moved = (_moving_average(old, new, momentum) for old, new in ((input_mean, mean), (input_var, variance)))
-    return (_normalize_channels(x, scale, b, mean, variance, epsilon), *moved)
+    differences, *now = _moments(x)
+    moved = (_moving_average(old, new, momentum) for old, new in zip((input_mean, input_var), now, strict=True))
+    y = _normalize_channels(differences, scale, b, None, now[1], epsilon)
+    return (narrow_apart(y, x.dtype), *moved)
 
 
 def batch_normalization_by_is_test(*, is_test: int = 0, **given: Any) -> tuple[Array, ...]:
@@ -77,16 +78,17 @@ def _batch_normalization_of_five(
         raise ConstraintError(f"there must be 1 output unless is_test is 0, but there are {count}")
     if not training:
         return (_normalize_channels(x, scale, b, mean, var, epsilon),)
-    now = _moments(x, per_element=not spatial)
+    differences, *now = _moments(x, per_element=not spatial)
     moved = (_moving_average(old, new, momentum) for old, new in zip((mean, var), now, strict=True))
-    return (_normalize_channels(x, scale, b, *now, epsilon), *moved, *(array.astype(x.dtype) for array in now))
+    y = _normalize_channels(differences, scale, b, None, now[1], epsilon)
+    return (narrow_apart(y, x.dtype), *moved, *(array.astype(x.dtype) for array in now))
 
 
 def instance_normalization(*, input: Array, scale: Array, b: Array, epsilon: float = 1e-5) -> Array:
     _check_channels(input, scale.shape, b.shape)
-    mean, variance = moments(_wide(input), range(2, input.ndim))
+    differences, _, variance = moments(_wide(input), range(2, input.ndim))
     of_channels = (_along_channels(array, input) for array in (scale, b))
-    return normalize(on_device(input), mean, variance, *of_channels, epsilon=epsilon)
+    return narrow_apart(normalize(differences, None, variance, *of_channels, epsilon=epsilon), input.dtype)
 
 
 def layer_normalization(
@@ -107,8 +109,8 @@ def layer_normalization(
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
     factors = spread("scale", scale, x.shape)
     added = None if b is None else spread("b", b, x.shape)
-    mean, variance = moments(_wide(x), range(axis % x.ndim, x.ndim))
-    y = narrow_apart(normalize(_wide(x), mean, variance, factors, added, epsilon=epsilon), scale.dtype)
+    differences, mean, variance = moments(_wide(x), range(axis % x.ndim, x.ndim))
+    y = narrow_apart(normalize(differences, None, variance, factors, added, epsilon=epsilon), scale.dtype)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y, mean.astype(stash), inverse_deviation(variance, epsilon).astype(stash))[:count]
 
@@ -133,17 +135,18 @@ def lp_normalization(*, input: Array, axis: int = -1, p: int = 2) -> Array:
 
 
 def _normalize_channels(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:
-    _check_channels(x, scale.shape, b.shape, mean.shape, variance.shape)
-    of_channels = (_along_channels(array, x) for array in (mean, variance, scale, b))
+    numbers = (mean, variance, scale, b)
+    _check_channels(x, *(array.shape for array in numbers if array is not None))
+    of_channels = (None if array is None else _along_channels(array, x) for array in numbers)
     return normalize(on_device(x), *of_channels, epsilon=epsilon)
 
 
-def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Array]:
-    """Returns mean and variance per channel, or per element over the batch."""
+def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns x - mean, and mean and variance per channel, or per element over the batch."""
     axes = (0,) if per_element else tuple(d for d in range(x.ndim) if d != 1)
-    mean, variance = moments(_wide(x), axes)
+    differences, mean, variance = moments(_wide(x), axes)
     shape = x.shape[1:] if per_element else (-1,)
-    return mean.reshape(shape), variance.reshape(shape)
+    return differences, mean.reshape(shape), variance.reshape(shape)
 
 
 def _moving_average(old: Array, new: jax.Array, momentum: float) -> jax.Array:

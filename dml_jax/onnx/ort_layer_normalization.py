@@ -111,12 +111,12 @@ def embed_layer_normalization(
 def _normalize_rows(total: jax.Array, gamma: Array, beta: Array | None, epsilon: float, *, is_centred: bool) -> Any:
     """Normalizes rows; returns them with mean and variance. Without `is_centred` the mean is 0."""
     if is_centred:
-        mean, variance = moments(total, (-1,))
+        y, mean, variance = moments(total, (-1,))
     else:
-        variance = mean_of_squares(total, (-1,))
+        y, variance = total, mean_of_squares(total, (-1,))
         mean = jnp.zeros_like(variance)
     scale, bias = (None if x is None else _row(name, x, total) for name, x in (("gamma", gamma), ("beta", beta)))
-    return normalize(total, mean if is_centred else None, variance, scale, bias, epsilon=epsilon), mean, variance
+    return normalize(y, None, variance, scale, bias, epsilon=epsilon), mean, variance
 
 
 def _row(name: str, numbers: Array, x: jax.Array) -> jax.Array:

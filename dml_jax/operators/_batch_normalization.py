@@ -158,7 +158,7 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
         self, input: jax.Array, scale: jax.Array, bias: jax.Array, fused_add: jax.Array | None
     ) -> tuple[jax.Array, ...]:
         (wide,) = widened(input)
-        of_input = moments(wide, axes_of(scale))
-        numbers = (*of_input, scale, bias, fused_add)
-        output = normalize(input, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
-        return output, *(narrow_apart(array, input.dtype) for array in of_input)
+        y, mean, variance = moments(wide, axes_of(scale))
+        numbers = (None, variance, scale, bias, fused_add)
+        y = normalize(y, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
+        return tuple(narrow_apart(array, input.dtype) for array in (y, mean, variance))

@@ -14,7 +14,8 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Su
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import broadcast_to, different_axes
-from ._normalization_formulas import mean_of_squares, moments, normalize, widened
+from ..lowering.values.accumulation_types import narrow_apart
+from ._normalization_formulas import centred, mean_of_squares, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
 
@@ -58,9 +59,10 @@ def _standardize(
     """Normalizes an input, with a scale and a bias; without the mean, the variance is that about 0."""
     input, *numbers = arrays
     (wide,) = widened(input)
-    mean, variance = moments(wide, axes) if use_mean else (None, mean_of_squares(wide, axes))
-    of_input = mean, variance if use_variance else None
-    return normalize(input, *of_input, *numbers, epsilon=desc.epsilon, activation=desc.fused_activation)
+    y = centred(wide, axes)[0] if use_mean else wide
+    variance = mean_of_squares(y, axes) if use_variance else None
+    y = normalize(y, None, variance, *numbers, epsilon=desc.epsilon, activation=desc.fused_activation)
+    return narrow_apart(y, input.dtype)
 
 
 @dataclass(frozen=True)

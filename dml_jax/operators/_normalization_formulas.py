@@ -17,7 +17,7 @@ from ..core.structs.activation import Activation
 from ..core.structs.activation_table import in_type_of
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
-__all__ = ["axes_of", "inverse_deviation", "mean_of_squares", "moments", "normalize", "widened"]
+__all__ = ["axes_of", "centred", "inverse_deviation", "mean_of_squares", "moments", "normalize", "widened"]
 
 
 def widened(*arrays: Any) -> tuple[Any, ...]:
@@ -31,10 +31,35 @@ def axes_of(numbers: Any) -> tuple[int, ...]:
     return tuple(d for d, n in enumerate(numbers.shape) if n == 1)
 
 
-def moments(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """Returns the mean and the variance of the population along axes, which keep the size 1."""
-    mean = jnp.mean(x, tuple(axes), keepdims=True)
-    return mean, mean_of_squares(x - mean, axes)
+def centred(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """Returns x - mean, and the mean along axes, which keep the size 1.
+
+    Rounding errors are those of differences from one of the numbers, not those of the mean: equal numbers give 0, and
+    a mean far from 0 does no harm. Derivatives are the same, whichever number it is.
+    """
+    axes = tuple(axes)
+    member = _member(lax.stop_gradient(x), axes)
+    differences = x - member
+    mean = jnp.mean(differences, axes, keepdims=True)
+    return differences - mean, member + mean
+
+
+def _member(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """Returns one of the numbers along axes: that in the middle, as those at the ends are more often unlike the others.
+
+    JAX cannot slice a dimension that an Explicit mesh shards: the greatest number along it is taken.
+    """
+    for axis in axes:
+        if jax.typeof(x).sharding.spec[axis] is None:
+            middle, end = x.shape[axis] // 2, x.shape[axis]
+            x = lax.slice_in_dim(x, middle, min(middle + 1, end), axis=axis)
+    return jnp.max(x, axes, keepdims=True, initial=-np.inf)
+
+
+def moments(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns x - mean, the mean and the variance of the population along axes, which keep the size 1."""
+    differences, mean = centred(x, axes)
+    return differences, mean, mean_of_squares(differences, axes)
 
 
 def mean_of_squares(x: jax.Array, axes: Sequence[int]) -> jax.Array:

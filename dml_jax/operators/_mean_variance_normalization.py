@@ -50,14 +50,14 @@ BOTH = custom("both", "{scale} and {bias} must be given together below feature l
 
 def _standardize(
     desc: MeanVarianceNormalizationDesc | MeanVarianceNormalization1Desc | MeanVarianceNormalization2Desc,
-    arrays: Sequence[jax.Array | None],
+    input: jax.Array,
+    numbers: Sequence[jax.Array | None],
     axes: Sequence[int],
     *,
     use_variance: bool,
     use_mean: bool = True,
 ) -> jax.Array:
-    """Normalizes an input, with a scale and a bias; without the mean, the variance is that about 0."""
-    input, *numbers = arrays
+    """Normalizes `input`, with a scale and a bias in `numbers`; without the mean, the variance is that about 0."""
     (wide,) = widened(input)
     y = centred(wide, axes)[0] if use_mean else wide
     variance = mean_of_squares(y, axes) if use_variance else None
@@ -116,7 +116,7 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
         axes = (1, 2, 3) if self.cross_channel else (2, 3)
-        return _standardize(self, (input, scale, bias), axes, use_variance=self.normalize_variance)
+        return _standardize(self, input, (scale, bias), axes, use_variance=self.normalize_variance)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     )
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
-        return _standardize(self, (input, scale, bias), self.axes, use_variance=self.normalize_variance)
+        return _standardize(self, input, (scale, bias), self.axes, use_variance=self.normalize_variance)
 
 
 @dataclass(frozen=True)
@@ -229,4 +229,4 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
         uses = {"use_mean": self.use_mean, "use_variance": self.use_variance}
-        return _standardize(self, (input, scale, bias), self.axes, **uses)
+        return _standardize(self, input, (scale, bias), self.axes, **uses)

@@ -75,8 +75,12 @@ def _watch_for_interrupts() -> None:
     def watch() -> None:
         while number := os.read(read, 1):
             time.sleep(0.3)  # by then the handler has run, if it can
-            if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is _interrupted:
+            if number[0] != signal.SIGINT:
+                continue
+            if signal.getsignal(signal.SIGINT) is _interrupted:
                 _interrupted()
+            elif check := getattr(sys.modules.get("dml_jax.command.bench_run"), "check_interrupted", None):
+                check()
 
     Thread(target=watch, daemon=True).start()
 

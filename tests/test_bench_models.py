@@ -352,6 +352,22 @@ def test_the_second_interrupt_leaves_the_case_at_hand_out(here, monkeypatch):
     assert {row.case for row in Results.read(here / "r.json").rows} == {"model dense.onnx"}
 
 
+def test_while_xla_compiles_the_second_interrupt_leaves_at_once(monkeypatch, capsys):
+    """The handler cannot run then; where it has run, nothing more is done."""
+    left = []
+    monkeypatch.setattr(bench_run, "_pressed", [])
+    monkeypatch.setattr(bench_run.os, "_exit", left.append)
+    signal.signal(signal.SIGINT, bench_run._interrupt)
+    bench_run.check_interrupted()
+    assert capsys.readouterr().err == "interrupted: XLA has to finish first; once more leaves at once\n"
+    monkeypatch.setattr(bench_run, "_interrupted", [signal.SIGINT] * 2)
+    bench_run.check_interrupted()
+    assert left == []
+    monkeypatch.setattr(bench_run, "_interrupted", [])
+    bench_run.check_interrupted()
+    assert left == [130]
+
+
 def test_long_work_says_which_model_it_is(here, monkeypatch):
     told = []
 

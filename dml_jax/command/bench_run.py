@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..atomic_write import write_whole
+from ..atomic_write import discard_unfinished, write_whole
 from ..errors import ConstraintError
 from .bench_compare import show
 from .long_work import told_if_long
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..bench.section import Job, Section
     from ..bench.timing import Effort, Measured
 
-__all__ = ["Files", "run"]
+__all__ = ["Files", "check_interrupted", "run"]
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 KEEPING = 10  # seconds until what was measured is written again, for a run that is killed
@@ -237,6 +237,7 @@ def _progress() -> Progress:
 
 
 _interrupted: list[int] = []
+_pressed: list[int] = []
 
 
 def _interrupt(number: int, _: Any) -> None:
@@ -248,6 +249,18 @@ def _interrupt(number: int, _: Any) -> None:
         raise KeyboardInterrupt
     else:
         sys.exit(INTERRUPTED)
+
+
+def check_interrupted() -> None:
+    """Called in another thread after each Ctrl-C, as `_interrupt` cannot run while XLA compiles: the second leaves."""
+    _pressed.append(signal.SIGINT)
+    if signal.getsignal(signal.SIGINT) is not _interrupt or len(_interrupted) >= len(_pressed):
+        return
+    if len(_pressed) == 1:
+        click.echo("interrupted: XLA has to finish first; once more leaves at once", err=True)
+    else:
+        discard_unfinished()
+        os._exit(INTERRUPTED)
 
 
 def _compare(old: Sequence[Results], new: Results, picture: Path | None, tolerance: float) -> bool:

@@ -344,24 +344,27 @@ def calls(rng: np.random.Generator, folder: Path) -> Any:
     return model([node], {"x": [1]}, functions=[function(i) for i in range(levels + 1)])
 
 
-def chains(rng: np.random.Generator, folder: Path) -> Any:
-    """Many nodes one after the other."""
-    count = int(rng.choice([100, 1200]))
-    kind = rng.integers(5)
-    if kind == 0:
-        nodes = [make("Sum", [f"v{i}", "v0"], [f"v{i + 1}"]) for i in range(count)]
-    elif kind == 1:
-        nodes = [make("Concat", [f"v{i}", "v0"], [f"v{i + 1}"], axis=0) for i in range(count)]
-    elif kind == 2:
-        nodes = [make("SequenceInsert", [f"s{i}", "v0"], [f"s{i + 1}"]) for i in range(count)]
+# The node that follows value i.
+LINKS = {
+    "sum with the first": lambda i: make("Sum", [f"v{i}", "v0"], [f"v{i + 1}"]),
+    "sum with itself": lambda i: make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]),
+    "longer": lambda i: make("Concat", [f"v{i}", "v0"], [f"v{i + 1}"], axis=0),
+    "sequence": lambda i: make("SequenceInsert", [f"s{i}", "v0"], [f"s{i + 1}"]),
+    "unary": lambda i: make("Relu", [f"v{i}"], [f"v{i + 1}"]),
+}
+
+
+def chain(kind: str, count: int, is_constant: bool) -> Any:
+    """Many nodes one after the other, on a constant or on data."""
+    nodes = [LINKS[kind](i) for i in range(count)]
+    if kind == "sequence":
         nodes = [make("SequenceEmpty", [], ["s0"]), *nodes, make("SequenceLength", [f"s{count}"], [f"v{count}"])]
-    elif kind == 3:
-        nodes = [make("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
-    else:
-        nodes = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
-    constant = rng.random() < 0.5
-    start = {"v0": np.float32([1])}
-    return model(nodes, {} if constant else {"v0": [1]}, [f"v{count}"], start if constant else {})
+    constants = {"v0": np.float32([1])} if is_constant else {}
+    return model(nodes, {} if is_constant else {"v0": [1]}, [f"v{count}"], constants)
+
+
+def chains(rng: np.random.Generator, folder: Path) -> Any:
+    return chain(str(rng.choice(list(LINKS))), int(rng.choice([100, 1200])), rng.random() < 0.5)
 
 
 def many_outputs(rng: np.random.Generator, folder: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -13,6 +14,7 @@ from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
+from .alike_nodes import shared_outputs
 from .deferred import Deferred, plain
 from .eager_nodes import compute
 from .errors import NotConstantError, OnnxError, UnsupportedError
@@ -229,15 +231,11 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     try:
         leaves = jax.tree.leaves(read)
         count_node(step.label, len(leaves))
-        is_made_here = isinstance(step, Node) and step.op_type not in _PASSES_ON
-        is_known = is_made_here and all(map(_is_known, leaves))
-        results = (_constants if is_known else _results)(step, values, scope)
-        named = [(i, name) for i, name in enumerate(step.outputs) if name]
-        if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
-            raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")
-        outputs = {name: _as_declared(step, i, results[i], values) for i, name in named}
-        check_arrays(outputs)
-        if is_made_here:
+        compute = partial(_outputs, step, values, scope, all(map(_is_known, leaves)))
+        if isinstance(step, FunctionCall):
+            return compute()
+        outputs = shared_outputs(step, values, bool(step.captured or blocks_of(step)), compute)
+        if step.op_type not in _PASSES_ON:
             hold(outputs, leaves)
         return outputs
     except UnsupportedError as error:  # in a body that depends on types
@@ -246,6 +244,25 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
         raise
     except (TypeError, ValueError, IndexError, ArithmeticError, RuntimeError, InconclusiveDimensionOperation) as error:
         raise _located(step, error) from error
+
+
+def _outputs(step: Step, values: Sequence[Any], scope: Scope, are_known: bool) -> dict[str, Array]:
+    """Returns the outputs of a step by name, and compares each with the memory that there is.
+
+    Args:
+      step: it.
+      values: its inputs.
+      scope: the values that it captures.
+      are_known: whether all of these are constants.
+    """
+    makes_constants = are_known and isinstance(step, Node) and step.op_type not in _PASSES_ON
+    results = (_constants if makes_constants else _results)(step, values, scope)
+    named = [(i, name) for i, name in enumerate(step.outputs) if name]
+    if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
+        raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")
+    outputs = {name: _as_declared(step, i, results[i], values) for i, name in named}
+    check_arrays(outputs)
+    return outputs
 
 
 def _located(step: Step, error: Exception) -> OnnxError | DataTypeError:

@@ -8,14 +8,20 @@ from typing import Any
 
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import ConstraintError
+from .alike_nodes import NotTracedError, sharing_outputs
+from .errors import OnnxError
 from .free_dimensions import Sizes, with_sizes
-from .graph import read_graph
+from .graph import Graph, read_graph
 from .limits import MAX_NODES, limited
 from .model_descs import Described, described_in
 from .model_loading import load_model
 from .possible_calls import Calls, possible_calls
+from .shape_inference import Shapes, infer_shapes
 
-__all__ = ["CheckedModel", "check_model"]
+__all__ = ["MOST_TRACED", "CheckedModel", "check_model"]
+
+# Nodes that are traced, in all that is asked about a model; each takes about a millisecond.
+MOST_TRACED = 4000
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,30 @@ def check_model(path: Path, level: Any, sizes: Sizes, max_nodes: int | None = No
     """
     model, folder = load_model(path)
     graph = with_sizes(read_graph(model, folder, max_nodes=max_nodes or MAX_NODES), sizes)
-    with limited(graph.max_nodes, describes=True):
-        calls = possible_calls(model, graph)
-        nodes = {node.label: _accepted(node, level) for node in described_in(graph)}
+    nodes: dict[str, str | ConstraintError] = {}
+    with limited(graph.max_nodes, describes=True), sharing_outputs(MOST_TRACED):
+        try:
+            shapes = _shapes(graph)
+            calls = possible_calls(model, graph, shapes)
+            nodes = {node.label: _accepted(node, level) for node in described_in(graph, shapes.arrays)}
+        except NotTracedError:
+            calls = _calls_of_untraced()
     skipped = Counter(step.op_type for step in graph.steps if step.label not in nodes)
     return CheckedModel(calls, list(nodes.items()), skipped)
+
+
+def _shapes(graph: Graph) -> Shapes:
+    try:
+        return infer_shapes(graph)
+    except (ConstraintError, NotTracedError):
+        raise
+    except Exception as error:
+        raise OnnxError(f"it cannot be traced: {error}") from error
+
+
+def _calls_of_untraced() -> Calls:
+    fact = f"more than {MOST_TRACED} of its nodes differ in operator, attributes or sizes"
+    return Calls(f"not traced, because {fact}; `dml-jax run` traces all", "`to_jax(model)` takes it; not traced")
 
 
 def _accepted(node: Described, level: Any) -> str | ConstraintError:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..core.tensors.tensor_spec import TensorSpec
+from .alike_nodes import NotTracedError
 from .errors import NotConstantError, static_text
 from .sequence_pytrees import ContainerSpec
 from .signature import X64
@@ -57,11 +58,17 @@ def cure_of_cut_inputs(
 
 
 def failure(run: Run, int32: Collection[str], given: Mapping[str, Any]) -> Exception | None:
-    """Returns the error of a call, or None; inputs that are shapes and types alone are traced."""
+    """Returns the error of a call, or None; inputs that are shapes and types alone are traced.
+
+    Raises:
+      NotTracedError: only the sizes are asked for, and too many nodes were traced.
+    """
     structs = {name: value for name, value in given.items() if isinstance(value, jax.ShapeDtypeStruct)}
     try:
         jax.eval_shape(lambda traced: run(int32, {**given, **traced}), structs)
-    except Exception as error:  # of any kind: it must not hide the error that is to be explained
+    except NotTracedError:
+        raise
+    except Exception as error:  # of any other kind: it must not hide the error that is to be explained
         return error
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -88,12 +89,13 @@ def to_descs(
 
 def described(model: Any, sizes: Sizes) -> Iterator[Described]:
     """Yields every node that DirectML has an operator for, with its descriptor, or why it has none."""
-    yield from described_in(with_sizes(read_graph(*load_model(model)), sizes))
+    graph = with_sizes(read_graph(*load_model(model)), sizes)
+    yield from described_in(graph, known_shapes(graph))
 
 
-def described_in(graph: Graph) -> Iterator[Described]:
-    """Yields the nodes of a graph whose sizes are set, as `described` does."""
-    tensors, open_sizes = known_shapes(graph), _open_sizes(graph)
+def described_in(graph: Graph, tensors: Mapping[str, Tensor]) -> Iterator[Described]:
+    """Yields the nodes of a graph whose sizes are set, as `described` does; `tensors` are its known shapes."""
+    open_sizes = _open_sizes(graph)
     constants = _constants(graph, tensors)
     for node in graph.steps:
         is_constant = constants.issuperset(filter(None, node.outputs))
@@ -110,13 +112,19 @@ def _constants(graph: Graph, tensors: Mapping[str, Tensor]) -> set[str]:
     return names
 
 
+MOST_NAMED = 10  # open sizes in a message
+
+
 def _open_sizes(graph: Graph) -> dict[str, dict[str, None]]:
-    """Returns, by value, the open sizes of the model that it depends on, in words; the keys are an ordered set."""
+    """Returns, by value, open sizes of the model that it depends on, in words; the keys are an ordered set.
+
+    There are at most one more than a message names: chains of nodes would have all of them at each node.
+    """
     open_sizes = {spec.name: dict.fromkeys(spec.open_sizes) for spec in graph.inputs}
     for step in graph.steps:
         read = [open_sizes.get(name, {}) for name in (*step.inputs, *step.captured)]
-        output_sizes = {text: None for texts in read for text in texts}
-        open_sizes |= dict.fromkeys(filter(None, step.outputs), output_sizes)
+        first = list(dict.fromkeys(chain.from_iterable(read)))[: MOST_NAMED + 1]
+        open_sizes |= dict.fromkeys(filter(None, step.outputs), dict.fromkeys(first))
     return open_sizes
 
 
@@ -130,6 +138,8 @@ def _desc(
             rule = "every size must be known"
             if open_ones:
                 rule += ", or be given by sizes= in Python or --shape in the command"
+            if len(open_ones) > MOST_NAMED:
+                open_ones = [*open_ones[:MOST_NAMED], "others"]
             raise OnnxError(f"{rule}, but not {', '.join(open_ones) or f'those of {missing[0]!r}'}")
         given = node.checked_keywords([tensors[name] if name else None for name in node.inputs])
         given.pop("maximum", None)

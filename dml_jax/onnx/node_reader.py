@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ class Reader:
         name = qualified(schema.domain, schema.name)
         versions, row = ONNX_OPERATORS[name], self.rows.get(name)
         function = versions[max(since for since in versions if since <= schema.since_version)]
-        parameters = signature(function).parameters
+        parameters = _parameters(function)
         function = function if row is None else deferring(row, function)
         inputs, outputs = _checked_names(label, proto, schema)
         given = _attributes(label, proto, schema)
@@ -291,6 +291,11 @@ class Reader:
             return value.decode() if isinstance(value, bytes) else value
         except (ValueError, OnnxError) as error:
             raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
+    return signature(function).parameters
 
 
 def _which(proto: NodeProto, number: int) -> str:

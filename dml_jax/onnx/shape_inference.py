@@ -1,12 +1,14 @@
 """Shape inference by tracing nodes one by one, because ONNX's own inference can crash."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import ConstraintError
+from .alike_nodes import sharing_outputs
 from .block_execution import Step, evaluate
 from .errors import NotConstantError, OnnxError
 from .graph import Graph
@@ -14,14 +16,32 @@ from .limits import check_program_arrays, limited
 from .random_keys import RANDOM, RandomKeys
 from .sequence_pytrees import ContainerSpec
 
-__all__ = ["known_shapes"]
+__all__ = ["Shapes", "infer_shapes", "known_shapes"]
 
 # A constant, data that is traced, or None where a size is unknown.
 _Known = np.ndarray | jax.Array | None
 
 
-def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
-    """Returns every array whose sizes follow from the model: its values, of a constant that is not large, or its sizes.
+@dataclass(frozen=True)
+class Shapes:
+    """The arrays whose sizes follow from a model.
+
+    Args:
+      arrays: by name, the values of a constant that is not large, or its sizes.
+      unknown: why the outputs of a node have sizes that only data decide, of the first such node; None without one.
+    """
+
+    arrays: Mapping[str, np.ndarray | jax.ShapeDtypeStruct]
+    unknown: NotConstantError | None
+
+
+def known_shapes(graph: Graph) -> Mapping[str, np.ndarray | jax.ShapeDtypeStruct]:
+    """Returns the arrays of `infer_shapes`."""
+    return infer_shapes(graph).arrays
+
+
+def infer_shapes(graph: Graph) -> Shapes:
+    """Traces a graph with x64. What depends on sizes that are open is unknown.
 
     Raises:
       OnnxError: sizes contradict each other at a node, an array would not fit in memory, or there are too many nodes.
@@ -31,30 +51,33 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
     fixed = [spec for spec in specs if all(isinstance(n, int) for n in spec.sizes or ())]
     data = {spec.name: jax.ShapeDtypeStruct(spec.sizes, spec.dtype) for spec in fixed}  # type: ignore[arg-type]
     values: dict[str, Any] = dict.fromkeys(spec.name for spec in graph.inputs) | dict(graph.initializers)
+    errors: list[NotConstantError] = []
 
     def trace(data: Mapping[str, Any]) -> None:
         values.update(data)
         values[RANDOM] = RandomKeys(jax.random.key(0))
         for number, step in enumerate(graph.steps):
             with jax.named_scope(str(number)):
-                values.update(_outputs(step, values))
+                values.update(_outputs(step, values, errors))
 
-    with jax.enable_x64(True), limited(graph.max_nodes, describes=True):
+    with jax.enable_x64(True), limited(graph.max_nodes, describes=True), sharing_outputs():
         try:
             check_program_arrays(jax.make_jaxpr(trace)(data), [step.label for step in graph.steps])
         except ConstraintError as error:
             raise error if isinstance(error, OnnxError) else OnnxError(str(error)) from None
-    return {name: _shape_of(value) for name, value in values.items() if hasattr(value, "shape")}
+    arrays = {name: _shape_of(value) for name, value in values.items() if hasattr(value, "shape")}
+    return Shapes(arrays, errors[0] if errors else None)
 
 
-def _outputs(step: Step, values: Mapping[str, _Known]) -> Mapping[str, _Known]:
-    """Returns the outputs of a step; those that follow from shapes alone are constants."""
+def _outputs(step: Step, values: Mapping[str, _Known], errors: list[NotConstantError]) -> Mapping[str, _Known]:
+    """Returns the outputs of a step; those that follow from shapes alone are constants. `errors` keeps the first."""
     unknown: dict[str, _Known] = dict.fromkeys(filter(None, step.outputs))
     if any(values[name] is None for name in (*step.inputs, *step.captured) if name):
         return unknown
     try:
         return evaluate(step, values)
-    except NotConstantError:
+    except NotConstantError as error:
+        errors[:] = errors or [error]
         return unknown
 
 

@@ -1,0 +1,193 @@
+"""`check` traces alike nodes once, and no more than a number of different ones: long chains take seconds."""
+
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from fuzz_hostile import LINKS, chain
+from onnx_building import helper, model, numpy_helper, onnx
+from onnx_cases import as_array, cases
+
+from dml_jax.command.main import command
+from dml_jax.core import memory_checks
+from dml_jax.onnx import check_file, to_jax
+from dml_jax.onnx.errors import OnnxError
+from dml_jax.onnx.graph import read_graph
+from dml_jax.onnx.shape_inference import known_shapes
+
+make = helper.make_node
+X = np.ones((2, 6), np.float32)
+BOTH = "`dml-jax run` takes it\n", "`to_jax(model)` takes it; under jax.jit, too\n"
+NOT = "not traced, because more than 10 of its nodes differ in operator, attributes or sizes; `dml-jax run` traces all"
+
+
+def checked(proto, folder, monkeypatch, most=10):
+    """What `dml-jax check` says where so many nodes are traced."""
+    monkeypatch.setattr(check_file, "MOST_TRACED", most)
+    (folder / "m.onnx").write_bytes(proto.SerializeToString())
+    result = CliRunner().invoke(command, ["check", str(folder / "m.onnx")])
+    assert result.exit_code == 0, result.output
+    return result.output.replace(f"{folder / 'm.onnx'}: ", "")
+
+
+# How many.
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+@pytest.mark.parametrize("kind", LINKS)
+def test_chains(kind, is_constant, tmp_path, monkeypatch):
+    """Of data, those whose sizes grow are not alike."""
+    said = checked(chain(kind, 200, is_constant), tmp_path, monkeypatch)
+    if is_constant or kind not in ("longer", "sequence"):
+        assert said.startswith("".join(BOTH))
+    else:
+        assert said.startswith(f"{NOT}\n`to_jax(model)` takes it; not traced\nnot checked for DirectML")
+
+
+def test_the_limit_counts_all_traces(tmp_path, monkeypatch):
+    """The first one is with x64; what it showed is told."""
+    said = checked(chain("longer", 8, False), tmp_path, monkeypatch)
+    assert said.startswith(f"{BOTH[0]}`to_jax(model)` takes it; under jax.jit it was not traced\nConcat node #0: JOIN")
+    assert checked(chain("longer", 8, False), tmp_path, monkeypatch, 16).startswith("".join(BOTH))
+
+
+def test_bytes_of_constants_count(tmp_path, monkeypatch):
+    """Each MiB that is read or made is a node."""
+    proto = model([make("Neg", ["x"], ["y"]), make("Neg", ["y"], ["z"])], {}, ["z"], {"x": np.ones(2**18, np.float32)})
+    assert checked(proto, tmp_path, monkeypatch, 4).startswith("".join(BOTH))
+    assert checked(proto, tmp_path, monkeypatch, 3).startswith("not traced, because more than 3")
+
+
+def test_nodes_with_graphs_or_random_numbers_are_never_alike(tmp_path, monkeypatch):
+    def branch(name):
+        return helper.make_graph([], name, [], [onnx.ValueInfoProto(name="x")])
+
+    names = [f"y{i}" for i in range(11)]
+    ifs = [make("If", ["c"], [name], then_branch=branch("t"), else_branch=branch("e")) for name in names]
+    draws = [make("RandomNormal", [], [name], shape=[2]) for name in names]
+    for nodes in (ifs, draws):
+        assert checked(model(nodes, {"x": X, "c": np.array(True)}, names), tmp_path, monkeypatch).startswith(NOT)
+
+
+def test_what_alike_nodes_make_counts_for_each(monkeypatch, tmp_path):
+    """As where the model runs: 20 constants of 4 MiB do not fit 64."""
+    monkeypatch.setattr(memory_checks, "_available", lambda: 2**26)
+    names = [f"y{i}" for i in range(20)]
+    nodes = [make("Concat", ["c", "c"], [name], axis=0) for name in names]
+    proto = model(nodes, {}, names, {"c": np.ones(2**19, np.float32)})
+    rule = "Concat node #16: the model needs 0.1 GiB for the values of its nodes"
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    result = CliRunner().invoke(command, ["check", str(tmp_path / "m.onnx")])
+    assert (result.exit_code, rule in result.output) == (1, True)
+    with pytest.raises(OnnxError, match=rule):
+        to_jax(proto)()
+
+
+# What is alike.
+
+
+def sizes_of(proto):
+    arrays = known_shapes(read_graph(proto, Path())).items()
+    return {name: (array.dtype, array.shape) for name, array in arrays}
+
+
+# Two nodes that differ in one thing, and the sizes of their outputs.
+PAIRS = {
+    "attribute": (
+        make("Transpose", ["x"], ["a"]),
+        make("Transpose", ["x"], ["b"], perm=[0, 1]),
+        ((6, 2), (2, 6)),
+    ),
+    "integers": (make("Reshape", ["x", "twelve"], ["a"]), make("Reshape", ["x", "minus"], ["b"]), ((12,), (1, 12))),
+    "sizes as floats": (
+        make("Resize", ["x", "", "s1"], ["a"]),
+        make("Resize", ["x", "", "s2"], ["b"]),
+        ((2, 6), (4, 6)),
+    ),
+    "floats": (make("NonZero", ["many"], ["a"]), make("NonZero", ["few"], ["b"]), ((1, 200), (1, 1))),
+    "type": (make("Equal", ["x", "x"], ["a"]), make("Equal", ["i", "i"], ["b"]), ((2, 6), (2, 6))),
+    "number of outputs": (
+        make("Split", ["x"], ["a", "c"], num_outputs=2, axis=1),
+        make("Split", ["x"], ["b", "d", "e"], num_outputs=3, axis=1),
+        ((2, 3), (2, 2)),
+    ),
+    "tensors of a sequence": (
+        make("ConcatFromSequence", ["q1"], ["a"], axis=0),
+        make("ConcatFromSequence", ["q2"], ["b"], axis=0),
+        ((4, 6), (6, 6)),
+    ),
+}
+CONSTANTS = {
+    "twelve": np.int64([12]),
+    "minus": np.int64([1, -1]),
+    "s1": np.float32([1, 1]),
+    "s2": np.float32([2, 1]),
+    "many": np.ones(200, np.float32),
+    "few": np.eye(1, 200, dtype=np.float32)[0],
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_nodes_that_differ(pair):
+    first, second, expected = PAIRS[pair]
+    before = [make("SequenceConstruct", ["x", "x"], ["q1"]), make("SequenceConstruct", ["x", "x", "x"], ["q2"])]
+    names = ["a", "b", *second.output[1:], *first.output[1:]]
+    for nodes in ([first, second], [second, first]):
+        proto = model([*before, *nodes], {"x": X, "i": np.ones((2, 6), np.int32)}, names, CONSTANTS)
+        sizes = sizes_of(proto)
+        assert (sizes["a"][1], sizes["b"][1]) == expected
+
+
+def test_alike_nodes_inside_and_outside_of_branches():
+    """What is traced in a branch is of no use outside of it."""
+
+    def branch(name, axes):
+        nodes = [make("Neg", ["x"], [f"n{name}"]), make("ReduceSum", [f"n{name}", axes], [name])]
+        return helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=name)])
+
+    choose = make("If", ["c"], ["i"], then_branch=branch("t", "zero"), else_branch=branch("e", "zero"))
+    nodes = [choose, make("Neg", ["x"], ["n"]), make("Neg", ["n"], ["m"]), make("Add", ["m", "i"], ["y"])]
+    for order in (nodes, [*nodes[1:3], nodes[0], nodes[3]]):
+        proto = model(order, {"x": X, "c": np.array(True)}, ["y"], {"zero": np.int64([0])})
+        assert sizes_of(proto)["y"] == (np.float32, (2, 6))
+
+
+def with_constants(case, prefix):
+    """A case with its integers as constants, and with names of its own."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(case.model)
+    inputs = {info.name: as_array(x) for info, x in zip(proto.graph.input, case.data_sets[0][0], strict=True)}
+    known = {name: x for name, x in inputs.items() if isinstance(x, np.ndarray) and x.dtype.kind in "iub"}
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(x), name) for name, x in known.items())
+    left = [info for info in proto.graph.input if info.name not in known]
+    del proto.graph.input[:]
+    proto.graph.input.extend(left)
+    return onnx.compose.add_prefix(proto, prefix)
+
+
+def together(protos):
+    """The graphs of several models as one."""
+    graph = onnx.GraphProto(name="all")
+    for proto in protos:
+        for part in ("node", "input", "output", "initializer"):
+            getattr(graph, part).extend(getattr(proto.graph, part))
+    return helper.make_model(graph, opset_imports=protos[0].opset_import)
+
+
+@pytest.mark.exhaustive
+def test_many_nodes_have_the_sizes_that_each_has_alone():
+    """ONNX's cases, all of one opset in one graph."""
+    alone, protos = defaultdict(dict), defaultdict(list)
+    for name, case in cases().items():
+        opset = tuple((entry.domain, entry.version) for entry in case.model.opset_import)
+        if not case.model.functions:
+            proto = with_constants(case, f"{name}/")
+            with suppress(OnnxError):  # of sizes that contradict each other once they are constants
+                alone[opset] |= sizes_of(proto)
+                protos[opset].append(proto)
+    assert sum(map(len, protos.values())) > 1000
+    for opset, found in protos.items():
+        assert sizes_of(together(found)) == alone[opset]

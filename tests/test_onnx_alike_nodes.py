@@ -101,7 +101,7 @@ PAIRS = {
         make("Transpose", ["x"], ["b"], perm=[0, 1]),
         ((6, 2), (2, 6)),
     ),
-    "integers": (make("Reshape", ["x", "twelve"], ["a"]), make("Reshape", ["x", "minus"], ["b"]), ((12,), (1, 12))),
+    "integers": (make("Reshape", ["x", "twelve"], ["a"]), make("Reshape", ["x", "minus"], ["b"]), ((12, 1), (1, 12))),
     "sizes as floats": (
         make("Resize", ["x", "", "s1"], ["a"]),
         make("Resize", ["x", "", "s2"], ["b"]),
@@ -121,7 +121,7 @@ PAIRS = {
     ),
 }
 CONSTANTS = {
-    "twelve": np.int64([12]),
+    "twelve": np.int64([12, 1]),
     "minus": np.int64([1, -1]),
     "s1": np.float32([1, 1]),
     "s2": np.float32([2, 1]),

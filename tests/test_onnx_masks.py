@@ -130,6 +130,12 @@ def test_compress(axis, most):
     assert jax.jit(to_jax(proto, int32=["x"], maximum={"y": 2}))(ids, holds[:2]).shape == (2, 2)
 
 
+def test_compress_nothing():
+    x, holds = np.zeros((0, 3), np.float32), np.zeros(0, bool)
+    proto = model([make("Compress", ["x", "c"], ["y"], axis=0)], {"x": x, "c": holds}, ["y"])
+    assert_same_bits(jax.jit(to_jax(proto, maximum={"y": 2}))(x, holds), np.zeros((2, 3), np.float32))
+
+
 @pytest.mark.parametrize(
     ("node", "inputs", "message"),
     [
@@ -179,12 +185,13 @@ SCORES = {"boxes": np.zeros((1, 20_000, 4), np.float32), "scores": np.zeros((1, 
     [
         (make("NonZero", ["x"], ["y"]), {"x": X}),
         (make("Compress", ["x", "c"], ["y"]), {"x": X, "c": np.array([True])}),
+        (make("Unique", ["x"], ["y", "first", "", "counts"]), {"x": X}),
         (make("NonMaxSuppression", [*SCORES, "most"], ["y"]), {**SCORES, "most": np.array([1000])}),
     ],
     ids=lambda case: getattr(case, "op_type", ""),
 )
 def test_programs_hold_no_numbers_up_to_the_maximum(node, inputs):
     """A detector has two such nodes for each class, and each may find hundreds of thousands of scores."""
-    function = to_jax(model([node], inputs, ["y"]), maximum={"y": 100_000})
+    function = to_jax(model([node], inputs, [name for name in node.output if name]), maximum={"y": 100_000})
     with jax.enable_x64(True):
         assert len(jax.jit(function).lower(*inputs.values()).as_text()) < 50_000

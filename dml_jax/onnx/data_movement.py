@@ -52,6 +52,7 @@ __all__ = [
     "scatter_nd",
     "sliding",
     "space_to_depth",
+    "take_or_zero",
     "top_k",
     "trilu",
     "unpooled_sizes",
@@ -85,7 +86,14 @@ def compress(*, input: Array, condition: Array, maximum: Maximum, axis: int | No
         holds = maximum.known("condition", condition, "how many elements there are")
         return gather(data=data, indices=np.flatnonzero(holds), axis=along)
     kept = jnp.nonzero(on_device(condition), size=size, fill_value=data.shape[along])[0]
-    return dml_gather(on_device(data), kept, along, mode="fill")
+    return take_or_zero(on_device(data), kept, along)
+
+
+def take_or_zero(data: jax.Array, indices: jax.Array, axis: int) -> jax.Array:
+    """Returns slices along an axis, zeros where an index is its size; also of an axis without elements."""
+    if data.shape[axis] == 0:
+        return jnp.zeros((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
+    return dml_gather(data, indices, axis, mode="fill")
 
 
 def scatter_elements(*, data: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> jax.Array:

@@ -204,10 +204,10 @@ def to_jax(
         x64 is off, and what is computed of them is refused unless it provably fits 32 bits. JAX cuts an int64 array
         that such a jitted function is given, so it is refused without.
       maximum: sizes of outputs whose sizes depend on data, by name, such as {"tokens": 100}, which `jax.jit` needs:
-        rows of a scan output of a Loop, boxes of a NonMaxSuppression, columns of a NonZero, elements of a Compress.
-        After the last one, rows and elements are 0, boxes -1, and coordinates the sizes of the array, where gathers
-        read the last element and scatters write nothing. What exceeds the maximum is left out, as by the `size` of
-        `jnp.nonzero`.
+        rows of a scan output of a Loop, boxes of a NonMaxSuppression, columns of a NonZero, elements of a Compress or
+        a Unique. After the last one, rows and elements are 0, boxes -1, and coordinates and first indices the sizes of
+        the array, where gathers read the last element and scatters write nothing. What exceeds the maximum is left out,
+        as by the `size` of `jnp.nonzero`.
       straight_through: whether the derivatives of a DequantizeLinear of a QuantizeLinear are those of the numbers
         themselves, where they are within the range of the integers; else all that is quantised is constant to
         derivatives, and operators between the two compute in integers.
@@ -277,7 +277,7 @@ def _restored(
 
 
 # Operators whose outputs have as many rows as data say, or as many as are stated.
-_OF_ANY_SIZE = ("Compress", "Loop", "NonMaxSuppression", "NonZero")
+_OF_ANY_SIZE = ("Compress", "Loop", "NonMaxSuppression", "NonZero", "Unique")
 
 
 def _check_maximum(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:

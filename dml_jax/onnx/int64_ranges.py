@@ -171,6 +171,8 @@ def _with_range(result: Any, numbers: Range | None, dtype: np.dtype[Any] | None 
     if numbers is None or result is None:
         return result
     kind: np.dtype[Any] = result.dtype if dtype is None else dtype
+    if isinstance(result, np.ndarray):  # known, such as what a Unique finds outside of transformations
+        return result.astype(kind)
     array = result.array if isinstance(result, Bounded) else result
     return Bounded(array, numbers, kind) if _fits(numbers, _held(kind)) else result
 
@@ -225,6 +227,11 @@ def _padded(ranges: Sequence[Range | None], values: Sequence[Any], attributes: M
     """The range of an array with a border, of zeros if nothing else is given."""
     has_zeros = attributes.get("mode", "constant") == "constant" and all(r is None for r in ranges[1:])
     return (_with_zero if has_zeros else _hull)(ranges)
+
+
+def _padded_to_maximum(ranges: Sequence[Range | None], _: Any, attributes: Mapping[str, Any]) -> Range:
+    """The range of elements, and of zeros after them if their number is stated."""
+    return (_hull if attributes["maximum"].of() is None else _with_zero)(ranges)
 
 
 def _remainder(ranges: Sequence[Range | None], _: Any, attributes: Mapping[str, Any]) -> Range:
@@ -320,7 +327,7 @@ _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
     "Abs": _magnitude,
     "Mod": _remainder,
-    "Compress": lambda ranges, _, how: (_hull if how["maximum"].of() is None else _with_zero)(ranges),
+    **dict.fromkeys(("Compress", "Unique"), _padded_to_maximum),
     "Pad": _padded,
     "CumSum": _cumulative,
     "ReduceSum": _reduced,

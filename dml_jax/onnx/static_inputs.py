@@ -23,7 +23,11 @@ _DECIDING: Mapping[str, Collection[int]] = {
     "Upsample": (1,),
 }
 # Those of them that `to_jax(maximum=...)` makes data. Thresholds stay: they are no weights.
-_DATA_WITH_MAXIMUM: Mapping[str, Collection[int]] = {"NonMaxSuppression": (0, 1), "NonZero": (0,)}
+_DATA_WITH_MAXIMUM: Mapping[str, Collection[int]] = {
+    "NonMaxSuppression": (0, 1),
+    "NonZero": (0,),
+    "Unique": (0,),
+}
 
 
 def deciding_floats(steps: Sequence[Step]) -> set[str]:

@@ -29,6 +29,7 @@ def handlers():
     """Puts the handlers of signals back, which commands replace: Ctrl-C is for the test run."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
+    signal.set_wakeup_fd(-1)  # of the thread of a command that ran in this process, which is there still
     for number, handler in before.items():
         signal.signal(number, handler)
 

@@ -17,7 +17,7 @@ from dml_jax.command import long_work
 from dml_jax.command.main import command
 from dml_jax.core import memory_checks
 from dml_jax.onnx import OnnxError, run_node, to_descs, to_jax
-from dml_jax.onnx.limits import MAX_NODES
+from dml_jax.onnx.node_limits import MAX_NODES
 
 X = np.float32([1, 2])
 make = helper.make_node

@@ -11,8 +11,9 @@ from ..onnx.errors import NotConstantError
 from ..onnx.free_dimensions import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
 from ..onnx.graph import read_tensor_graph
-from ..onnx.limits import DOING, MAX_NODES
 from ..onnx.model_loading import external_files, load_model
+from ..onnx.node_limits import MAX_NODES
+from ..onnx.progress import DOING
 from .array_model import ArrayModel, Program
 
 __all__ = ["read_onnx_file"]

@@ -38,6 +38,6 @@ def doing(path: Path) -> Callable[[], str] | None:
     """Returns a function that says which node of an ONNX model is traced, or that XLA compiles; None for others."""
     if not is_onnx(path):
         return None
-    from ..onnx.limits import DOING
+    from ..onnx.progress import DOING
 
     return lambda: DOING.text

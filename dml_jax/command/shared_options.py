@@ -46,7 +46,7 @@ input_files = click.option(
     metavar="[NAME=]FILE",
     help="A .npy file for an input of an ONNX model or a graph, by name or in order; once per input.",
 )
-# As dml_jax.onnx.limits has it, which no option may import: help needs no JAX.
+# As dml_jax.onnx.node_limits has it, which no option may import: help needs no JAX.
 max_nodes = click.option(
     "--max-nodes",
     type=click.IntRange(1),

@@ -14,12 +14,12 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from .int64_ranges import Bounded
-from .limits import SIZED_BY_FLOATS
 from .node import Node
 from .random_keys import RANDOM
 from .sequence_pytrees import EmptyOptional, TensorSequence
+from .traced_memory import SIZED_BY_FLOATS
 
-__all__ = ["NotTracedError", "shared_outputs", "sharing_outputs"]
+__all__ = ["NotTracedError", "are_sizes_enough", "shared_outputs", "sharing_outputs"]
 
 FEW = 128  # elements of a constant that is compared by its numbers; larger ones must be the same array
 MIB = 2**20  # bytes of constants that take as long to compute as a node takes to trace
@@ -144,6 +144,11 @@ def sharing_outputs(most: float = inf) -> Iterator[None]:
         yield
     finally:
         _ALIKE.reset(token)
+
+
+def are_sizes_enough() -> bool:
+    """Whether only sizes are asked for, so that large constants need not be computed."""
+    return _ALIKE.get() is not None
 
 
 def shared_outputs(

@@ -16,9 +16,10 @@ from ..core.executable import Executable, compile_in_steps
 from ..errors import ConstraintError
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
-from .limits import DOING, check_program_arrays
+from .progress import DOING
 from .shape_inference import known_shapes
 from .single_node import run_node
+from .traced_memory import check_program_arrays
 from .values import as_tuple
 
 __all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner"]

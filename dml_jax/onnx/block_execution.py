@@ -14,15 +14,18 @@ from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
-from .alike_nodes import shared_outputs
+from .alike_nodes import are_sizes_enough, shared_outputs
 from .deferred import Deferred, plain
 from .eager_nodes import compute
 from .errors import NotConstantError, OnnxError, UnsupportedError
 from .int64_ranges import TAKES_BOUNDED, compute_bounded, index_bounded, without_range
-from .limits import as_data, check_arrays, check_node, count_node, hold, holding, is_described, is_large
+from .memory_limits import check_arrays, hold, holding
 from .node import Node
+from .node_limits import count_node
 from .node_order import in_order
+from .progress import DOING
 from .random_keys import RANDOM
+from .traced_memory import are_large, as_data, check_node, may_be_large
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
 __all__ = ["Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "blocks_of", "evaluate", "run"]
@@ -230,7 +233,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     read = [*values, *(scope[name] for name in step.captured)]
     try:
         leaves = jax.tree.leaves(read)
-        count_node(step.label, len(leaves))
+        DOING.text = f"{step.label}, after {count_node(len(leaves))} nodes"
         compute = partial(_outputs, step, values, scope, all(map(_is_known, leaves)))
         if isinstance(step, FunctionCall):
             return compute()
@@ -279,10 +282,10 @@ def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[Any]:
     Raises:
       OnnxError: they do not fit in memory.
     """
-    if isinstance(step, Node) and not blocks_of(step) and is_described(step, values):
+    if isinstance(step, Node) and not blocks_of(step) and are_sizes_enough() and may_be_large(step, values):
         with suppress(NotConstantError):
             results = list(_results(step, as_data(values), scope))
-            if is_large(results):
+            if are_large(results):
                 return results
     try:
         with at_once():

@@ -12,9 +12,9 @@ from .alike_nodes import NotTracedError, sharing_outputs
 from .errors import OnnxError
 from .free_dimensions import Sizes, with_sizes
 from .graph import Graph, read_graph
-from .limits import MAX_NODES, limited
 from .model_descs import Described, described_in
 from .model_loading import load_model
+from .node_limits import MAX_NODES
 from .possible_calls import Calls, possible_calls
 from .shape_inference import Shapes, infer_shapes
 
@@ -54,7 +54,7 @@ def check_model(path: Path, level: Any, sizes: Sizes, max_nodes: int | None = No
     model, folder = load_model(path)
     graph = with_sizes(read_graph(model, folder, max_nodes=max_nodes or MAX_NODES), sizes)
     nodes: dict[str, str | ConstraintError] = {}
-    with limited(graph.max_nodes, describes=True), sharing_outputs(MOST_TRACED):
+    with sharing_outputs(MOST_TRACED):
         try:
             shapes = _shapes(graph)
             calls = possible_calls(model, graph, shapes)

@@ -20,8 +20,9 @@ from .block_execution import run
 from .cures import cure_of_cut_inputs, with_inputs
 from .errors import NotConstantError, OnnxError
 from .graph import Graph, read_graph
-from .limits import MAX_NODES, limited
+from .memory_limits import counting_bytes
 from .model_loading import load_model, outputs_of, with_initializers, without_initializers
+from .node_limits import MAX_NODES, counting_nodes
 from .non_trainable_initializers import literals, quantizing
 from .quantized_folding import FOLDED
 from .random_keys import RANDOM, RandomKeys, as_key
@@ -148,7 +149,7 @@ class OnnxFunction:
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:
-            with limited(self._graph.max_nodes):
+            with counting_nodes(self._graph.max_nodes), counting_bytes():
                 outputs = run(self._graph.steps, values, self.output_names)
         except OnnxError as error:
             if any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):

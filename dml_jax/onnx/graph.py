@@ -13,8 +13,9 @@ from ..errors import ConstraintError
 from .block_execution import Block, Step
 from .deferred import Rows
 from .errors import OnnxError
-from .limits import MAX_NODES, check_array, check_nodes
+from .memory_limits import check_array
 from .model_loading import dtype_of, read_tensor
+from .node_limits import MAX_NODES, check_nodes
 from .node_reader import Reader, operator_name, opsets_of
 from .random_keys import RANDOM
 from .sequence_pytrees import ContainerSpec, declared_type

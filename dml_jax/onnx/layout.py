@@ -19,7 +19,7 @@ from ..operators import slice as dml_slice
 from ..operators import split as dml_split
 from ..operators import tile as dml_tile
 from ..operators._pad import Mode
-from .limits import check_array
+from .memory_limits import check_array
 from .values import Array, Operators, arrays, known, known_ints, move_bits, on_device
 
 __all__ = [

@@ -15,7 +15,8 @@ from ..errors import DataTypeError
 from .errors import STATIC, NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded
-from .limits import check_array, count_node, holding
+from .memory_limits import check_array, holding
+from .node_limits import count_node
 from .sequence_pytrees import type_text
 from .values import is_narrowed, move_bits
 
@@ -82,7 +83,7 @@ def _run_unrolled(loop: Iteration) -> Results | None:
         return None
     state, rows, number, go = loop.state, [], 0, True
     while go and (loop.trips is None or number < loop.trips):
-        count_node("a loop")  # also of a body without nodes
+        count_node()  # also of a body without nodes
         elements = [move_bounded(lambda x, i=number: x[i, ...], x) for x in loop.inputs]
         with holding() as keep:
             go, after, row = loop.run(np.asarray(number), np.asarray(True), state, elements)

@@ -18,9 +18,9 @@ from .contrib_schemas import MICROSOFT, qualified
 from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
 from .function_bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
-from .limits import MAX_NODES, check_nodes
 from .model_loading import read_inside, read_tensor
 from .node import Node
+from .node_limits import MAX_NODES, check_nodes
 from .operator_table import ONNX_OPERATORS, find_schema
 from .random_keys import RANDOM
 from .removed_operators import REMOVED

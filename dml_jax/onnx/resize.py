@@ -17,7 +17,7 @@ from ..lowering.plain.interpolation_coordinates import Positions
 from ..lowering.plain.interpolation_weights import Kernel
 from ..lowering.plain.separable_interpolation import interpolate
 from ..operators import cast, resample
-from .limits import check_array
+from .memory_limits import check_array
 from .resize_coordinates import CROP, HALF, Grid, grid_of
 from .values import Array, Operators, known, on_device
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from .limits import check_array
+from .memory_limits import check_array
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "max_roi_pool", "roi_align"]

@@ -12,9 +12,11 @@ from .alike_nodes import sharing_outputs
 from .block_execution import Step, evaluate
 from .errors import NotConstantError, OnnxError
 from .graph import Graph
-from .limits import check_program_arrays, limited
+from .memory_limits import counting_bytes
+from .node_limits import counting_nodes
 from .random_keys import RANDOM, RandomKeys
 from .sequence_pytrees import ContainerSpec
+from .traced_memory import check_program_arrays
 
 __all__ = ["Shapes", "infer_shapes", "known_shapes"]
 
@@ -60,7 +62,7 @@ def infer_shapes(graph: Graph) -> Shapes:
             with jax.named_scope(str(number)):
                 values.update(_outputs(step, values, errors))
 
-    with jax.enable_x64(True), limited(graph.max_nodes, describes=True), sharing_outputs():
+    with jax.enable_x64(True), counting_nodes(graph.max_nodes), counting_bytes(), sharing_outputs():
         try:
             check_program_arrays(jax.make_jaxpr(trace)(data), [step.label for step in graph.steps])
         except ConstraintError as error:

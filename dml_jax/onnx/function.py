@@ -59,9 +59,8 @@ class OnnxFunction:
     ):
         self._graph = graph
         self._static = dict(static or {})
-        given = [spec for spec in graph.inputs if spec.name not in self._static]
-        self._inputs = tuple(replace(s, dtype=np.dtype(np.int32)) if s.name in int32 else s for s in given)
         self._wide = set(int32)
+        self._inputs = self._specs(self._wide)
         self._source = source
         self.__name__: str = graph.name
 
@@ -128,26 +127,37 @@ class OnnxFunction:
           NotConstantError: a shape depends on data that is being traced.
           DataTypeError: other types, or 64-bit data while x64 is off.
         """
-        sizes: dict[str, int] = {}
-        values: dict[str, Any] = {**self._graph.initializers, **self._static}
         if not (parameters is None or isinstance(parameters, Mapping)):
             raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
         names = [spec.name for spec in self._inputs]
         if key is not None and "key" in names[len(inputs) :]:
             key, named = None, {**named, "key": key}
-        values[RANDOM] = RandomKeys(None if key is None else as_key(key), is_name_taken="key" in names)
-        given = self._inputs_by_name(inputs, named)
+        keys = RandomKeys(None if key is None else as_key(key), is_name_taken="key" in names)
+        results = self._run(parameters or {}, keys, self._wide, self._inputs_by_name(inputs, named))
+        return results[0] if len(results) == 1 else results
 
-        def run_with(int32: Collection[str], arrays: Mapping[str, Any]) -> Any:
-            function = OnnxFunction(self._graph, self._static, int32)
-            return function(*(arrays[spec.name] for spec in self._inputs), parameters=parameters, key=key)
+    def _run(
+        self, parameters: Mapping[str, Any], keys: RandomKeys, wide: Collection[str], given: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """Returns the outputs.
 
-        cure = partial(cure_of_cut_inputs, run_with, self._inputs, self._wide, given)
-        for spec in self._inputs:
+        Args:
+          parameters: arrays in place of initializers, by name.
+          keys: of random numbers.
+          wide: names of int64 inputs that are given as int32.
+          given: the inputs by name.
+
+        Raises:
+          as `__call__`.
+        """
+        specs = self._specs(wide)
+        cure = partial(cure_of_cut_inputs, partial(self._run, parameters, keys), specs, wide, given)
+        values: dict[str, Any] = {**self._graph.initializers, **self._static, RANDOM: keys}
+        sizes: dict[str, int] = {}
+        for spec in specs:
             value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes, cure)
-            values[spec.name] = as_int64(value) if spec.name in self._wide else value
-        for name, value in (parameters or {}).items():
-            values[name] = self._as_parameter(name, value)
+            values[spec.name] = as_int64(value) if spec.name in wide else value
+        values |= {name: self._as_parameter(name, value) for name, value in parameters.items()}
         try:
             with counting_nodes(self._graph.max_nodes), counting_bytes():
                 outputs = run(self._graph.steps, values, self.output_names)
@@ -155,10 +165,14 @@ class OnnxFunction:
             if any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
                 raise OnnxError(f"{str(error).splitlines()[0]}; {_SYMBOLIC}") from error
             if isinstance(error, NotConstantError):
-                raise with_inputs(error, self._inputs, values_behind(error, self._graph.steps)) from error
+                raise with_inputs(error, specs, values_behind(error, self._graph.steps)) from error
             raise
-        results = tuple(map(as_output, self.output_names, outputs))
-        return results[0] if len(results) == 1 else results
+        return tuple(map(as_output, self.output_names, outputs))
+
+    def _specs(self, wide: Collection[str]) -> tuple[TensorSpec, ...]:
+        """Returns the inputs that callers give, some of which are int32 in place of int64."""
+        given = [spec for spec in self._graph.inputs if spec.name not in self._static]
+        return tuple(replace(s, dtype=np.dtype(np.int32)) if s.name in wide else s for s in given)
 
     def _inputs_by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs by name."""

@@ -125,32 +125,51 @@ def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...] | None
     Raises:
       DataTypeError: the inputs or results are int64, and may not fit.
     """
-    law = _LAWS.get(node.op_type)
     names = [node.schema.inputs[min(i, len(node.schema.inputs) - 1)].type_str for i in range(len(values))]
     types = {name: value.dtype for name, value in zip(names, values, strict=True) if isinstance(value, Bounded)}
     is_combined = node.attributes.get("reduction", "none") in ("add", "mul")
-    if law is None or (is_combined and names[0] in types):
-        if INT64 in types.values():
-            raise DataTypeError(f"int64 must not be narrowed, but {X64_OFF}")
-        return as_tuple(node.function(**node.keywords(list(map(without_range, values))))) if types else None
+    if node.op_type not in _LAWS or (is_combined and names[0] in types):
+        return _without_ranges(node, values, types) if types else None
     if not is_combined:
         types |= dict.fromkeys(_types_of_constants(node, names, values), INT64)
     if not types:
         return None
-    output_ranges: dict[str, Range] = {}
-    for name, dtype in types.items():
-        ranges = [_range(v) if n == name and v is not None else None for n, v in zip(names, values, strict=True)]
-        output_ranges[name] = (law if name == names[0] else _hull)(ranges, values, node.attributes)
-        for numbers in (*filter(None, ranges), output_ranges[name]):
-            if dtype == INT64 and not _fits(numbers, INT32.dtype):
-                fact = f"they may be any in {list(numbers)}, and {X64_OFF}"
-                raise DataTypeError(f"its int64 numbers must fit 32 bits, but {fact}")
+    ranges = {name: _checked_range(node, name, names, values, dtype) for name, dtype in types.items()}
     narrow = [_narrow(v) if n in types and v is not None else v for n, v in zip(names, values, strict=True)]
     results = as_tuple(node.function(**node.keywords(narrow)))
     if node.op_type == "Cast":
-        return tuple(_with_range(result, output_ranges.get(names[0])) for result in results)
+        return tuple(_with_range(result, ranges.get(names[0])) for result in results)
     kinds = [_type_of_output(node, i) for i in range(len(results))]
-    return tuple(_with_range(r, output_ranges.get(k), types.get(k)) for k, r in zip(kinds, results, strict=True))
+    return tuple(_with_range(r, ranges.get(k), types.get(k)) for k, r in zip(kinds, results, strict=True))
+
+
+def _without_ranges(node: Node, values: Sequence[Any], types: Mapping[str, np.dtype[Any]]) -> tuple[Any, ...]:
+    """Returns the outputs of a node of which no law says their range; integers narrower than int64 need none."""
+    if INT64 in types.values():
+        raise DataTypeError(f"int64 must not be narrowed, but {X64_OFF}")
+    return as_tuple(node.function(**node.keywords(list(map(without_range, values)))))
+
+
+def _checked_range(node: Node, name: str, names: Sequence[str], values: Sequence[Any], dtype: np.dtype[Any]) -> Range:
+    """Returns the range of the outputs that have a type variable.
+
+    Args:
+      node: it.
+      name: of the type variable.
+      names: those of the inputs.
+      values: the inputs.
+      dtype: the type that the variable stands for.
+
+    Raises:
+      DataTypeError: it is int64, and numbers of inputs or outputs may not fit 32 bits.
+    """
+    read = [_range(v) if n == name and v is not None else None for n, v in zip(names, values, strict=True)]
+    made = (_LAWS[node.op_type] if name == names[0] else _hull)(read, values, node.attributes)
+    for numbers in (*filter(None, read), made):
+        if dtype == INT64 and not _fits(numbers, INT32.dtype):
+            fact = f"they may be any in {list(numbers)}, and {X64_OFF}"
+            raise DataTypeError(f"its int64 numbers must fit 32 bits, but {fact}")
+    return made
 
 
 def _types_of_constants(node: Node, names: Sequence[str], values: Sequence[Any]) -> Iterator[str]:

@@ -107,6 +107,19 @@ def test_inputs_are_drawn_from_a_seed_and_have_the_shapes_that_are_asked_for(her
     assert [x.shape for x in (default, four, six)] == [(1, 3), (4, 3), (6, 3)]
 
 
+def test_sizes_that_nobody_has_said_are_told(here):
+    write("two", "two (float[n, 1] x, float[n, k] y, float[1] z) => (float w) { a = Add (x, y) w = Add (a, z) }")
+    np.save("x.npy", np.ones((1, 1), np.float32))
+    told = "two.onnx: sizes without -f and -b are 1: "
+    for options, ones in [
+        ([], "x: float32[n, 1], y: float32[n, k]\n"),
+        (["-f", "n:2"], "y: float32[2, k]\n"),
+        (["--input", "x=x.npy", "-f", "k:2"], "y: float32[n, 2]\n"),
+    ]:
+        assert told + ones in run("two.onnx", *options).stdout
+    assert told not in run("two.onnx", "-f", "n:2", "-b", "y:2,1").stdout
+
+
 def test_an_input_may_have_a_file(here, seen):
     x = np.float32([[1, 2, 3], [4, 5, 6]])
     np.save("x.npy", x)
@@ -308,8 +321,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders(here):
         shutil.copy("dense.onnx", f"{name}/[dense].onnx")
     done = run(here / "a/[dense].onnx", here / "b/[dense].onnx")
     assert done.exit_code == 0, done.output
-    lines = [line.split()[0] for line in done.stdout.splitlines() if line.startswith(("a/", "b/"))]
-    assert lines == ["a/[dense].onnx", "b/[dense].onnx"]
+    lines = [line.split()[0].rstrip(":") for line in done.stdout.splitlines() if line.startswith(("a/", "b/"))]
+    assert lines == ["a/[dense].onnx", "b/[dense].onnx"] * 2  # in the table, and what is said of them
 
 
 @pytest.mark.parametrize(

@@ -96,10 +96,10 @@ def model_section(files: Sequence[ModelFile], bound: float, *, peers: bool) -> S
 
 def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effort) -> list[Cost | Measured]:
     """Measures a file: a row of costs for each contender, then one of time."""
-    name, why = f"{OPERATOR} {file.path}", []
+    name = f"{OPERATOR} {file.path}"
     with jax.enable_x64(True):
         model, loading = _timed(file.read)
-        arrays = _inputs(file, model)
+        arrays, why = _inputs(file, model)
         inputs = list(arrays.values())
         programs = {OURS: model.prepare(inputs)}
         if PLAIN in others:
@@ -109,6 +109,8 @@ def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effor
         costs = [_cost(name, form, program.run, inputs, loading) for form, program in programs.items()]
         if RUNTIME in others:
             try:
+                import onnxruntime  # noqa: F401  # which takes longer than to load most files
+
                 run, starting = _timed(lambda: runtime_run(str(model.path), inputs))
                 run.step(0)
                 runs[RUNTIME] = run
@@ -126,10 +128,15 @@ def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effor
     return [*costs, replace(rows[0], why="; ".join(why)), *rows[1:]]
 
 
-def _inputs(file: ModelFile, model: ArrayModel) -> dict[str, jax.Array]:
-    files = assign_files([spec.name for spec in model.inputs], file.asked.given, file.asked.given_from)
-    check_names(model, file.asked.shapes)
-    return make_inputs(model.inputs, files, file.asked.shapes, drawn_from(file.seed))
+def _inputs(file: ModelFile, model: ArrayModel) -> tuple[dict[str, jax.Array], list[str]]:
+    """The inputs by name; and a sentence if sizes are 1 because nobody has said more."""
+    asked = file.asked
+    files = assign_files([spec.name for spec in model.inputs], asked.given, asked.given_from)
+    check_names(model, asked.shapes)
+    arrays = make_inputs(model.inputs, files, asked.shapes, drawn_from(file.seed))
+    drawn = [spec for spec in model.inputs if spec.name not in {*files, *asked.shapes}]
+    ones = [str(s) for s in drawn if any(m == 1 != n for n, m in zip(s.sizes or (), arrays[s.name].shape, strict=True))]
+    return arrays, [f"sizes without -f and -b are 1: {', '.join(ones)}"] * bool(ones)
 
 
 def _timed(function: Callable[[], Any]) -> tuple[Any, float]:

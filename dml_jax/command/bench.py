@@ -247,13 +247,16 @@ def _of_models(paths: Sequence[Path], options: Mapping[str, Any], bound: float, 
     from ..bench.model_files import ModelFile, model_section
 
     asked = ArrayRun(given=options["inputs"], shapes=options["shapes"])
-    files = [ModelFile(str(path), partial(_read, path, options), asked, options["seed"], doing(path)) for path in paths]
+    files = [
+        ModelFile(str(path), partial(_read, path, reader(path, options)), asked, options["seed"], doing(path))
+        for path in paths
+    ]
     return [model_section(files, bound, peers=peers)]
 
 
-def _read(path: Path, options: Mapping[str, Any]) -> ArrayModel:
+def _read(path: Path, read: Callable[[], ArrayModel]) -> ArrayModel:
     try:
-        return reader(path, options)()
+        return read()
     except ConstraintError as error:
         # The line of an error begins with the name of the file.
         raise ConstraintError(error.what) if error.where == (str(path),) else error from None

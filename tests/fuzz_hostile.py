@@ -101,121 +101,149 @@ def operator_on(rng: np.random.Generator, shape: Any) -> Any:
 # Numbers that decide sizes.
 
 
+X4 = {"x": [1, 1, 2, 2]}
+ROIS = {"rois": [1, 4], "b": ([1], INT64)}
+# Nodes, inputs and constants: of sizes, of two large numbers, and what is made of something that is made.
+BY_SIZES = [
+    lambda c: ([make("ConstantOfShape", ["c"], ["y"])], {}, {"c": c}),
+    lambda c: ([make("ConstantOfShape", ["c"], ["z"]), make("ReduceSum", ["z"], ["y"])], {}, {"c": c}),
+    lambda c: ([make("Expand", ["x", "c"], ["y"])], {"x": [1] * len(c)}, {"c": c}),
+    lambda c: ([make("Expand", ["x", "c"], ["y"])], {}, {"c": c, "x": np.float32([1])}),
+    lambda c: ([make("Tile", ["x", "c"], ["y"])], {"x": [1] * len(c)}, {"c": c}),
+    lambda c: ([make("Tile", ["x", "c"], ["y"])], {}, {"c": c, "x": np.ones([1] * len(c), np.int8)}),
+    lambda c: ([make("Reshape", ["x", "c"], ["y"])], {"x": [4]}, {"c": c}),
+    lambda c: ([make("CenterCropPad", ["x", "c"], ["y"])], {"x": [1] * len(c)}, {"c": c}),
+    lambda c: ([make("Unsqueeze", ["x", "c"], ["y"])], {"x": [4]}, {"c": c}),
+    lambda c: ([make("Gather", ["x", "c"], ["y"])], {"x": [4]}, {"c": c}),
+]
+BY_NUMBERS = [
+    lambda n, m: ([make("Range", ["a", "n", "d"], ["y"])], {}, {"a": np.int64(0), "n": np.int64(n), "d": np.int64(1)}),
+    lambda n, m: (
+        [make("Range", ["a", "n", "d"], ["y"])],
+        {},
+        {"a": np.float32(0), "n": np.float32(n), "d": np.float32(1)},
+    ),
+    lambda n, m: (
+        [make("OneHot", ["i", "n", "v"], ["y"])],
+        {"i": ([2], INT64)},
+        {"n": np.int64(n), "v": np.float32([0, 1])},
+    ),
+    lambda n, m: (
+        [make("OneHot", ["i", "n", "v"], ["y"])],
+        {},
+        {"i": np.int64([1]), "n": np.int64(n), "v": np.int8([0, 1])},
+    ),
+    lambda n, m: ([make("Pad", ["x", "c"], ["y"])], {"x": [2]}, {"c": np.int64([n, m])}),
+    lambda n, m: ([make("Pad", ["x", "c"], ["y"], mode="edge")], {}, {"x": np.float32([2]), "c": np.int64([n, m])}),
+    lambda n, m: ([make("Pad", ["x", "c"], ["y"], mode="wrap")], {"x": [2]}, {"c": np.int64([n, m])}),
+    lambda n, m: ([make("Resize", ["x", "", "", "c"], ["y"])], X4, {"c": np.int64([1, 1, n, m])}),
+    lambda n, m: ([make("Resize", ["x", "", "", "c"], ["y"], mode="linear")], X4, {"c": np.int64([1, 1, n, m])}),
+    lambda n, m: ([make("Resize", ["x", "", "", "c"], ["y"], mode="cubic")], X4, {"c": np.int64([1, 1, m, n])}),
+    lambda n, m: ([make("Resize", ["x", "", "s"], ["y"], mode="linear")], X4, {"s": np.float32([1, 1, n, m])}),
+    lambda n, m: (
+        [make("Resize", ["x", "r", "", "c"], ["y"], mode="linear", **CROP)],
+        X4,
+        {"r": np.float32([0] * 4 + [1] * 4), "c": np.int64([1, 1, n, m])},
+    ),
+    lambda n, m: ([make("RoiAlign", ["x", "rois", "b"], ["y"], output_height=n, output_width=m)], X4 | ROIS, {}),
+    lambda n, m: ([make("RoiAlign", ["x", "rois", "b"], ["y"], sampling_ratio=n)], X4 | ROIS, {}),
+    lambda n, m: ([make("MaxRoiPool", ["x", "r5"], ["y"], pooled_shape=[n, m])], X4 | {"r5": [1, 5]}, {}),
+    lambda n, m: ([make("DFT", ["x", "n"], ["y"])], {"x": [1, 4, 1]}, {"n": np.int64(n)}),
+    lambda n, m: (
+        [make("DFT", ["x", "n"], ["y"], onesided=1)],
+        {},
+        {"x": np.ones((1, 4, 1), np.float32), "n": np.int64(n)},
+    ),
+    lambda n, m: ([make("STFT", ["x", "n", "", "m"], ["y"])], {"x": [1, 8, 1]}, {"n": np.int64(n), "m": np.int64(m)}),
+    lambda n, m: ([make("HannWindow", ["n"], ["y"])], {}, {"n": np.int64(n)}),
+    lambda n, m: (
+        [make("MelWeightMatrix", ["m", "n", "r", "lo", "hi"], ["y"])],
+        {},
+        {"m": np.int64(m), "n": np.int64(n), "r": np.int64(8000), "lo": np.float32(0), "hi": np.float32(4000)},
+    ),
+    lambda n, m: (
+        [make("Col2Im", ["x", "c", "k"], ["y"])],
+        {"x": [1, 1, 4]},
+        {"c": np.int64([n, m]), "k": np.int64([n, m])},
+    ),
+    lambda n, m: (
+        [make("MaxUnpool", ["x", "i", "c"], ["y"], kernel_shape=[1, 1])],
+        X4 | {"i": ([1, 1, 2, 2], INT64)},
+        {"c": np.int64([1, 1, n, m])},
+    ),
+    lambda n, m: ([make("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[n, m])], X4 | {"i": ([1, 1, 2, 2], INT64)}, {}),
+    lambda n, m: ([make("AffineGrid", ["t", "c"], ["y"])], {"t": [1, 2, 3]}, {"c": np.int64([1, 1, n, m])}),
+    lambda n, m: ([make("TopK", ["x", "n"], ["y", "z"])], {"x": [4]}, {"n": np.int64([n])}),
+    lambda n, m: ([make("Split", ["x"], ["y"], num_outputs=n)], {"x": [4]}, {}),
+    lambda n, m: ([make("SplitToSequence", ["x", "n"], ["y"])], {"x": [4]}, {"n": np.int64(n)}),
+    lambda n, m: ([make("Conv", ["x", "w"], ["y"], pads=[n, 0, 0, m])], X4, {"w": ONE}),
+    lambda n, m: ([make("Conv", ["x", "w"], ["y"], strides=[n, m])], X4, {"w": ONE}),
+    lambda n, m: ([make("Conv", ["x", "w"], ["y"], dilations=[n, m])], X4, {"w": TWO}),
+    lambda n, m: ([make("ConvTranspose", ["x", "w"], ["y"], strides=[n, m])], X4, {"w": ONE}),
+    lambda n, m: (
+        [make("ConvTranspose", ["x", "w"], ["y"], output_shape=[n, m])],
+        X4,
+        {"w": ONE},
+    ),
+    lambda n, m: (
+        [make("ConvTranspose", ["x", "w"], ["y"], dilations=[n, m])],
+        X4,
+        {"w": TWO},
+    ),
+    lambda n, m: ([make("MaxPool", ["x"], ["y"], kernel_shape=[n, m])], X4, {}),
+    lambda n, m: ([make("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], pads=[n, 0, m, 0])], X4, {}),
+    lambda n, m: ([make("LpPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[n, m])], X4, {}),
+    lambda n, m: ([make("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[n, m])], X4, {}),
+    lambda n, m: ([make("DepthToSpace", ["x"], ["y"], blocksize=n)], X4, {}),
+    lambda n, m: ([make("SpaceToDepth", ["x"], ["y"], blocksize=n)], X4, {}),
+    lambda n, m: ([make("Slice", ["x", "a", "c"], ["y"])], {"x": [4]}, {"a": np.int64([-n]), "c": np.int64([n])}),
+    lambda n, m: ([make("Trilu", ["x", "n"], ["y"])], {"x": [2, 2]}, {"n": np.int64(n)}),
+    lambda n, m: (
+        [make("NonMaxSuppression", ["o", "s", "n"], ["y"])],
+        {"o": [1, 4, 4], "s": [1, 1, 4]},
+        {"n": np.int64([n])},
+    ),
+    lambda n, m: ([make("LRN", ["x"], ["y"], size=n)], X4, {}),
+    lambda n, m: ([make("ReverseSequence", ["x", "c"], ["y"])], {"x": [1, 1]}, {"c": np.int64([n])}),
+    lambda n, m: ([make("ScatterND", ["x", "c", "u"], ["y"])], {"x": [4], "u": [1]}, {"c": np.int64([[n]])}),
+    lambda n, m: ([make("GridSample", ["x", "g"], ["y"])], X4 | {"g": [1, n, m, 2]}, {}),
+    lambda n, m: (
+        [make("GRU", ["x", "w", "r"], ["y"], hidden_size=n)],
+        {"x": [2, 1, 1], "w": [1, 3, 1], "r": [1, 3, 1]},
+        {},
+    ),
+]
+BY_STEPS = [
+    ([make("ConstantOfShape", ["c"], ["z"]), make("Shape", ["z"], ["y"])], {"c": ([2], INT64)}, {}),
+    (
+        [
+            make("Tile", ["x", "c"], ["z"]),
+            make("Shape", ["z"], ["s"]),
+            make("Mul", ["s", "s"], ["t"]),
+            make("Expand", ["x", "t"], ["y"]),
+        ],
+        {"x": [1]},
+        {"c": np.int64([2**16])},
+    ),
+    (
+        [make("Unsqueeze", ["x", "m"], ["z"]), make("Mul", ["x", "z"], ["p"]), make("ReduceSum", ["p"], ["y"])],
+        {"x": [2**20]},
+        {"m": np.int64([1])},
+    ),
+    (
+        [make("Unsqueeze", ["x", "m"], ["z"]), make("Mul", ["x", "z"], ["p"]), make("ReduceSum", ["p"], ["y"])],
+        {},
+        {"x": np.ones(2**20, np.int8).astype(np.float32), "m": np.int64([1])},
+    ),
+]
+
+
 def deciding_numbers(rng: np.random.Generator, folder: Path) -> Any:
     """An operator with a large attribute, constant, or constant that is computed."""
-    n = large(rng)
-    other = large(rng) if rng.random() < 0.5 else 1
-    x4 = {"x": [1, 1, 2, 2]}
-    rois = {"rois": [1, 4], "b": ([1], INT64)}
-    wide = [[n], [n, other], [other, n, 1]][int(rng.integers(3))]
-    c = np.int64(wide)
-    small = {"x": [1] * len(wide)}
-    graphs: list[Any] = [
-        ([make("ConstantOfShape", ["c"], ["y"])], {}, {"c": c}),
-        ([make("ConstantOfShape", ["c"], ["z"]), make("ReduceSum", ["z"], ["y"])], {}, {"c": c}),
-        ([make("Expand", ["x", "c"], ["y"])], small, {"c": c}),
-        ([make("Expand", ["x", "c"], ["y"])], {}, {"c": c, "x": np.float32([1])}),
-        ([make("Tile", ["x", "c"], ["y"])], small, {"c": c}),
-        ([make("Tile", ["x", "c"], ["y"])], {}, {"c": c, "x": np.ones([1] * len(wide), np.int8)}),
-        ([make("Reshape", ["x", "c"], ["y"])], {"x": [4]}, {"c": c}),
-        ([make("Range", ["a", "n", "d"], ["y"])], {}, {"a": np.int64(0), "n": np.int64(n), "d": np.int64(1)}),
-        ([make("Range", ["a", "n", "d"], ["y"])], {}, {"a": np.float32(0), "n": np.float32(n), "d": np.float32(1)}),
-        ([make("OneHot", ["i", "n", "v"], ["y"])], {"i": ([2], INT64)}, {"n": np.int64(n), "v": np.float32([0, 1])}),
-        ([make("OneHot", ["i", "n", "v"], ["y"])], {}, {"i": np.int64([1]), "n": np.int64(n), "v": np.int8([0, 1])}),
-        ([make("Pad", ["x", "c"], ["y"])], {"x": [2]}, {"c": np.int64([n, other])}),
-        ([make("Pad", ["x", "c"], ["y"], mode="edge")], {}, {"x": np.float32([2]), "c": np.int64([n, other])}),
-        ([make("Pad", ["x", "c"], ["y"], mode="wrap")], {"x": [2]}, {"c": np.int64([n, other])}),
-        ([make("Resize", ["x", "", "", "c"], ["y"])], x4, {"c": np.int64([1, 1, n, other])}),
-        ([make("Resize", ["x", "", "", "c"], ["y"], mode="linear")], x4, {"c": np.int64([1, 1, n, other])}),
-        ([make("Resize", ["x", "", "", "c"], ["y"], mode="cubic")], x4, {"c": np.int64([1, 1, other, n])}),
-        ([make("Resize", ["x", "", "s"], ["y"], mode="linear")], x4, {"s": np.float32([1, 1, n, other])}),
-        (
-            [make("Resize", ["x", "r", "", "c"], ["y"], mode="linear", **CROP)],
-            x4,
-            {"r": np.float32([0] * 4 + [1] * 4), "c": np.int64([1, 1, n, other])},
-        ),
-        ([make("RoiAlign", ["x", "rois", "b"], ["y"], output_height=n, output_width=other)], x4 | rois, {}),
-        ([make("RoiAlign", ["x", "rois", "b"], ["y"], sampling_ratio=n)], x4 | rois, {}),
-        ([make("MaxRoiPool", ["x", "r5"], ["y"], pooled_shape=[n, other])], x4 | {"r5": [1, 5]}, {}),
-        ([make("DFT", ["x", "n"], ["y"])], {"x": [1, 4, 1]}, {"n": np.int64(n)}),
-        ([make("DFT", ["x", "n"], ["y"], onesided=1)], {}, {"x": np.ones((1, 4, 1), np.float32), "n": np.int64(n)}),
-        ([make("STFT", ["x", "n", "", "m"], ["y"])], {"x": [1, 8, 1]}, {"n": np.int64(n), "m": np.int64(other)}),
-        ([make("HannWindow", ["n"], ["y"])], {}, {"n": np.int64(n)}),
-        (
-            [make("MelWeightMatrix", ["m", "n", "r", "lo", "hi"], ["y"])],
-            {},
-            {"m": np.int64(other), "n": np.int64(n), "r": np.int64(8000), "lo": np.float32(0), "hi": np.float32(4000)},
-        ),
-        (
-            [make("Col2Im", ["x", "c", "k"], ["y"])],
-            {"x": [1, 1, 4]},
-            {"c": np.int64([n, other]), "k": np.int64([n, other])},
-        ),
-        (
-            [make("MaxUnpool", ["x", "i", "c"], ["y"], kernel_shape=[1, 1])],
-            x4 | {"i": ([1, 1, 2, 2], INT64)},
-            {"c": np.int64([1, 1, n, other])},
-        ),
-        ([make("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[n, other])], x4 | {"i": ([1, 1, 2, 2], INT64)}, {}),
-        ([make("CenterCropPad", ["x", "c"], ["y"])], small, {"c": c}),
-        ([make("AffineGrid", ["t", "c"], ["y"])], {"t": [1, 2, 3]}, {"c": np.int64([1, 1, n, other])}),
-        ([make("TopK", ["x", "n"], ["y", "z"])], {"x": [4]}, {"n": np.int64([n])}),
-        ([make("Split", ["x"], ["y"], num_outputs=n)], {"x": [4]}, {}),
-        ([make("SplitToSequence", ["x", "n"], ["y"])], {"x": [4]}, {"n": np.int64(n)}),
-        ([make("Conv", ["x", "w"], ["y"], pads=[n, 0, 0, other])], x4, {"w": ONE}),
-        ([make("Conv", ["x", "w"], ["y"], strides=[n, other])], x4, {"w": ONE}),
-        ([make("Conv", ["x", "w"], ["y"], dilations=[n, other])], x4, {"w": TWO}),
-        ([make("ConvTranspose", ["x", "w"], ["y"], strides=[n, other])], x4, {"w": ONE}),
-        (
-            [make("ConvTranspose", ["x", "w"], ["y"], output_shape=[n, other])],
-            x4,
-            {"w": ONE},
-        ),
-        (
-            [make("ConvTranspose", ["x", "w"], ["y"], dilations=[n, other])],
-            x4,
-            {"w": TWO},
-        ),
-        ([make("MaxPool", ["x"], ["y"], kernel_shape=[n, other])], x4, {}),
-        ([make("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], pads=[n, 0, other, 0])], x4, {}),
-        ([make("LpPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[n, other])], x4, {}),
-        ([make("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[n, other])], x4, {}),
-        ([make("DepthToSpace", ["x"], ["y"], blocksize=n)], x4, {}),
-        ([make("SpaceToDepth", ["x"], ["y"], blocksize=n)], x4, {}),
-        ([make("Slice", ["x", "a", "c"], ["y"])], {"x": [4]}, {"a": np.int64([-n]), "c": np.int64([n])}),
-        ([make("Trilu", ["x", "n"], ["y"])], {"x": [2, 2]}, {"n": np.int64(n)}),
-        ([make("Unsqueeze", ["x", "c"], ["y"])], {"x": [4]}, {"c": c}),
-        ([make("Gather", ["x", "c"], ["y"])], {"x": [4]}, {"c": c}),
-        ([make("NonMaxSuppression", ["o", "s", "n"], ["y"])], {"o": [1, 4, 4], "s": [1, 1, 4]}, {"n": np.int64([n])}),
-        ([make("LRN", ["x"], ["y"], size=n)], x4, {}),
-        ([make("ReverseSequence", ["x", "c"], ["y"])], {"x": [1, 1]}, {"c": np.int64([n])}),
-        ([make("ScatterND", ["x", "c", "u"], ["y"])], {"x": [4], "u": [1]}, {"c": np.int64([[n]])}),
-        ([make("GridSample", ["x", "g"], ["y"])], x4 | {"g": [1, n, other, 2]}, {}),
-        ([make("GRU", ["x", "w", "r"], ["y"], hidden_size=n)], {"x": [2, 1, 1], "w": [1, 3, 1], "r": [1, 3, 1]}, {}),
-        ([make("ConstantOfShape", ["c"], ["z"]), make("Shape", ["z"], ["y"])], {"c": ([2], INT64)}, {}),
-        # What is made of something that is made.
-        (
-            [
-                make("Tile", ["x", "c"], ["z"]),
-                make("Shape", ["z"], ["s"]),
-                make("Mul", ["s", "s"], ["t"]),
-                make("Expand", ["x", "t"], ["y"]),
-            ],
-            {"x": [1]},
-            {"c": np.int64([2**16])},
-        ),
-        (
-            [make("Unsqueeze", ["x", "m"], ["z"]), make("Mul", ["x", "z"], ["p"]), make("ReduceSum", ["p"], ["y"])],
-            {"x": [2**20]},
-            {"m": np.int64([1])},
-        ),
-        (
-            [make("Unsqueeze", ["x", "m"], ["z"]), make("Mul", ["x", "z"], ["p"]), make("ReduceSum", ["p"], ["y"])],
-            {},
-            {"x": np.ones(2**20, np.int8).astype(np.float32), "m": np.int64([1])},
-        ),
-    ]
-    nodes, inputs, constants = graphs[int(rng.integers(len(graphs)))]
+    n, m = large(rng), large(rng) if rng.random() < 0.5 else 1
+    sizes = [[n], [n, m], [m, n, 1]][int(rng.integers(3))]
+    rows = [*(row(np.int64(sizes)) for row in BY_SIZES), *(row(n, m) for row in BY_NUMBERS), *BY_STEPS]
+    nodes, inputs, constants = rows[int(rng.integers(len(rows)))]
     return model(nodes, inputs, constants=constants)
 
 

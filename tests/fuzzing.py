@@ -3,6 +3,7 @@
 `python tests/fuzzing.py fuzz_models.graph_file 17 18` repeats input 17 of that kind alone.
 """
 
+import gc
 import importlib
 import itertools
 import os
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     numbers = range(int(first), int(end))
     for draw in draws.values():
         warm_up(draw, numbers[0])
+    gc.freeze()  # collecting among all that is loaded would take longer than most inputs
     before = peak()
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * MOST,) * 2)  # beyond it MemoryError is raised
     for kind, number in itertools.product(kinds, numbers):

@@ -264,13 +264,20 @@ def test_a_pipe_as_external_data_is_not_opened(tmp_path):
     refused(tmp_path / "model.onnx", "tensor 'w': its file 'none.bin' must be a regular file")
 
 
-def test_tensors_of_damaged_shapes():
+@pytest.mark.parametrize("is_external", [False, True])
+def test_tensors_of_damaged_shapes(is_external, tmp_path):
+    (tmp_path / "w.bin").write_bytes(bytes(X.nbytes))
     for dims in ([2**62, 0], [2**62, 2**62], [2**63 - 1], [0, 2**63 - 1, 2**63 - 1]):
         proto = model([make("Identity", ["w"], ["y"])], {}, ["y"], {"w": X})
         tensor = proto.graph.initializer[0]
         tensor.ClearField("dims")
         tensor.dims.extend(dims)
-        refused(proto, "tensor 'w'")
+        if is_external:
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="w.bin")
+        (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+        refused(tmp_path / "m.onnx", "tensor 'w'")
     assert numpy_helper.to_array(model([], {}, [], {"w": X}).graph.initializer[0]).size == 2
 
 

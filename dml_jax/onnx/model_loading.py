@@ -110,12 +110,13 @@ def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
     dtype = dtype_of(tensor.data_type, f"tensor {tensor.name!r}")
     if any(n < 0 for n in tensor.dims):
         raise OnnxError(f"tensor {tensor.name!r}: every size must be at least 0, but the shape is {tuple(tensor.dims)}")
-    if tensor.data_location == TensorProto.EXTERNAL:
-        raw = _external(tensor, dtype, folder)
-        if _bits(dtype) == 8 * dtype.itemsize and sys.byteorder == "little":  # as they lie: weights may be large
-            return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
-        tensor = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
+    is_external = tensor.data_location == TensorProto.EXTERNAL
+    raw = _external(tensor, dtype, folder) if is_external else b""
     try:
+        if is_external:
+            if _bits(dtype) == 8 * dtype.itemsize and sys.byteorder == "little":  # as they lie: weights may be large
+                return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
+            tensor = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
         return np.ascontiguousarray(numpy_helper.to_array(tensor)).reshape(tuple(tensor.dims))
     except (ValueError, TypeError) as error:
         raise OnnxError(f"tensor {tensor.name!r} is damaged: {error}") from None

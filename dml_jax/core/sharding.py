@@ -1,6 +1,7 @@
 """Sharding on meshes: an output's sharding follows from the operands, or is the caller's `out_sharding`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -8,13 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
 
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forced_form import forcing
 from ..lowering.partition import Shards, knowing
 
-__all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]
+__all__ = ["Dims", "OutSharding", "as_out_sharding", "following", "has_mesh", "on_mesh", "wording_refusals"]
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
@@ -97,6 +99,41 @@ def on_mesh(
         # JAX forgets that residuals are Auto when they leave a jax.shard_map over some axes: only operands may leave.
         partitioned = jax.checkpoint(partitioned, prevent_cse=False)
     return partitioned(*arrays.values())
+
+
+def following(operator: str, function: Callable[..., Any], dims: Dims, **arrays: jax.Array | None) -> Any:
+    """Computes `function(*arrays)` for a caller without `out_sharding`; on an Explicit mesh as `on_mesh` does."""
+    if not has_mesh(None, arrays):
+        return function(*arrays.values())
+    return on_mesh(operator, function, dims, None, **arrays)
+
+
+@contextmanager
+def wording_refusals(operator: str, arrays: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
+    """Raises a ConstraintError where JAX refuses to compute arrays that are sharded on an Explicit mesh.
+
+    Args:
+      operator: its name, for messages.
+      arrays: returns the operands by port; other values than arrays may be among them.
+
+    Raises:
+      ConstraintError: JAX cannot tell the sharding of a result.
+    """
+    try:
+        yield
+    except (ConstraintError, JaxRuntimeError):
+        raise
+    except Exception as error:  # JAX has no public type of error for this
+        sharded = {name: x for name, x in arrays().items() if isinstance(x, jax.Array) and _is_sharded(x)}
+        if not sharded:
+            raise
+        rule = "on an Explicit mesh JAX must know the sharding of every result: jax.reshard the arrays to one that fits"
+        raise ConstraintError(message(operator, rule, str(error).rstrip("."), sharded)) from error
+
+
+def _is_sharded(array: jax.Array) -> bool:
+    sharding = jax.typeof(array).sharding
+    return AxisType.Explicit in sharding.mesh.axis_types and any(axes is not None for axes in sharding.spec)
 
 
 def _present(arrays: Mapping[str, jax.Array | None]) -> dict[str, jax.Array]:

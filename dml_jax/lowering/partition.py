@@ -9,8 +9,9 @@ from math import prod
 from typing import Any
 
 import jax
+from jax import lax
 from jax.custom_batching import custom_vmap
-from jax.sharding import PartitionSpec, get_abstract_mesh
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, get_abstract_mesh
 
 from .primitive import by_target
 
@@ -22,6 +23,7 @@ __all__ = [
     "move_on_each_device",
     "on_each_device",
     "shape_of_shard",
+    "whole_along",
 ]
 
 
@@ -139,6 +141,38 @@ def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]
     mesh = get_abstract_mesh()
     parts = [prod(mesh.shape[axis] for axis in _names(axes) if axis in mesh.manual_axes) for axes in spec]
     return tuple(n // part for n, part in zip(shape, [*parts, *[1] * (len(shape) - len(parts))], strict=True))
+
+
+def whole_along(
+    function: Callable[..., jax.Array], devices: int, operands: Sequence[Sequence[int]], result: Sequence[int]
+) -> Callable[..., jax.Array]:
+    """`function`, where every device has all elements of its arrays along some dimensions; XLA may divide the others.
+
+    For programs of several devices that XLA computes wrongly where it divides these dimensions over one axis of a mesh
+    and others over another axis. On a mesh of one axis it divides all as it likes.
+
+    Args:
+      function: of arrays, linear or not.
+      devices: among which XLA may divide an array.
+      operands: the dimensions, by operand.
+      result: the dimensions of the result.
+    """
+
+    def bound(*arrays: jax.Array) -> jax.Array:
+        meshes = (*(jax.typeof(x).sharding.mesh for x in arrays), get_abstract_mesh())
+        mesh = next((mesh for mesh in meshes if not mesh.empty), None)
+        if mesh is None:  # as in jax.jit(..., in_shardings=...) of NumPy arrays; XLA needs its number of devices alone
+            mesh = AbstractMesh((devices,), ("devices",), axis_types=(AxisType.Auto,))
+        elif sum(size > 1 for size in mesh.axis_sizes) < 2:
+            return function(*arrays)
+
+        def constrain(x: jax.Array, dims: Sequence[int]) -> jax.Array:
+            spec = [None if d in dims else PartitionSpec.UNCONSTRAINED for d in range(x.ndim)]
+            return lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*spec)))
+
+        return constrain(function(*map(constrain, arrays, operands)), result)
+
+    return bound
 
 
 def _axes(spec: PartitionSpec) -> frozenset[str]:

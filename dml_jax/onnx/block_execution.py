@@ -13,6 +13,7 @@ import numpy as np
 from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 from onnx import TypeProto, defs
 
+from ..core.sharding import wording_refusals
 from ..errors import DataTypeError
 from .alike_nodes import are_sizes_enough, shared_outputs
 from .deferred import Deferred, plain
@@ -259,7 +260,8 @@ def _outputs(step: Step, values: Sequence[Any], scope: Scope, are_known: bool) -
       are_known: whether all of these are constants.
     """
     makes_constants = are_known and isinstance(step, Node) and step.op_type not in _PASSES_ON
-    results = (_constants if makes_constants else _results)(step, values, scope)
+    with wording_refusals(step.op_type, lambda: dict(zip(step.inputs, values, strict=True))):
+        results = (_constants if makes_constants else _results)(step, values, scope)
     named = [(i, name) for i, name in enumerate(step.outputs) if name]
     if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
         raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")

@@ -1,6 +1,6 @@
 """ONNX's pooling operators: MaxPool, AveragePool, LpPool, and their global forms."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from .. import operators
+from ..core.sharding import Dims, following
 from ..errors import ConstraintError
 from ..lowering.plain.min_max import extreme
 from ..lowering.plain.sliding_windows import Windows
@@ -44,9 +45,8 @@ def max_pool(
     """MaxPool; of equal elements the first one counts, and NaN is greater than every number."""
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _check_counts(declared, auto_pad, ceil_mode)
-    y = data = on_device(x)
-    for d in reversed(range(len(windows))):
-        y = _greatest(y, d + 2, windows[d])
+    data = on_device(x)
+    y = _on_mesh("MaxPool", lambda x: _greatest_of_windows(x, windows), data)
     return y if count == 1 else (y, _indices(data, windows, storage_order))
 
 
@@ -64,11 +64,15 @@ def average_pool(
     """AveragePool; with `count_include_pad` the zeros of the padding count too."""
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _check_counts(declared, auto_pad, ceil_mode)
-    total = _sum(_wide(x), windows)
-    for d, (w, counted) in enumerate(zip(declared, windows, strict=True)):
-        counts = (_over_padding(w, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
-        total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
-    return total.astype(x.dtype)
+
+    def average(x: jax.Array) -> jax.Array:
+        total = _sum(_wide(x), windows)
+        for d, (w, counted) in enumerate(zip(declared, windows, strict=True)):
+            counts = (_over_padding(w, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
+            total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
+        return total.astype(x.dtype)
+
+    return _on_mesh("AveragePool", average, on_device(x))
 
 
 def lp_pool(
@@ -127,6 +131,19 @@ def _options(windows: Sequence[Windows]) -> Any:
     """Returns the keywords of pooling functions beside the window sizes."""
     names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
     return {name: [getattr(w, field) for w in windows] for name, field in names.items()}
+
+
+def _on_mesh(operator: str, pool: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """Pools x; on an Explicit mesh N and C keep their sharding."""
+    spatial = [f"spatial {d}" for d in range(x.ndim - 2)]
+    dims = Dims({"x": ["N", "C", *spatial]}, ["N", "C", *(f"windows along {name}" for name in spatial)])
+    return following(operator, pool, dims, x=x)
+
+
+def _greatest_of_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    for d in reversed(range(len(windows))):
+        x = _greatest(x, d + 2, windows[d])
+    return x
 
 
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Rule, same_sizes
+from ..core.sharding import Dims, following
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Bool, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -19,6 +20,11 @@ from ._pooling_rules import pooled, pooling_struct_rules
 from ._sliding_windows import FieldInts
 
 __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
+
+
+def _names(of: str, count: int) -> list[str]:
+    """Returns names of dimensions: N, C, and those of the windows or of the pixels."""
+    return ["N", "C", *(f"{of} {d}" for d in range(count))]
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,14 @@ class AveragePoolingGradDesc(OperatorDesc):
     )
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
-        image = jnp.zeros(self.output_gradient.sizes, input_gradient.dtype)
-        _, back = jax.vjp(lambda x: pooled(average_pooling, self, x, include_padding=self.include_padding), image)
-        return back(input_gradient)[0]
+        def back(input_gradient: jax.Array) -> jax.Array:
+            image = jnp.zeros(self.output_gradient.sizes, input_gradient.dtype)
+            _, back = jax.vjp(lambda x: pooled(average_pooling, self, x, include_padding=self.include_padding), image)
+            return back(input_gradient)[0]
+
+        of_windows, of_pixels = _names("window", len(self.strides)), _names("pixel", len(self.strides))
+        dims = Dims({"input_gradient": of_windows}, of_pixels)
+        return following(self.operator_type, back, dims, input_gradient=input_gradient)
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,11 @@ class MaxPoolingGradDesc(OperatorDesc):
     )
 
     def compute_checked(self, input: jax.Array, input_gradient: jax.Array) -> jax.Array:
-        wide = wide_type(input.dtype)
-        _, back = jax.vjp(lambda x: pooled(max_pooling, self, x)[0], input.astype(wide))
-        return narrow_apart(back(input_gradient.astype(wide))[0], input.dtype)
+        def back(input: jax.Array, input_gradient: jax.Array) -> jax.Array:
+            wide = wide_type(input.dtype)
+            _, back = jax.vjp(lambda x: pooled(max_pooling, self, x)[0], input.astype(wide))
+            return narrow_apart(back(input_gradient.astype(wide))[0], input.dtype)
+
+        of_windows, of_pixels = _names("window", len(self.strides)), _names("pixel", len(self.strides))
+        dims = Dims({"input": of_pixels, "input_gradient": of_windows}, of_pixels)
+        return following(self.operator_type, back, dims, input=input, input_gradient=input_gradient)

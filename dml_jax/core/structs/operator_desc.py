@@ -14,6 +14,7 @@ from jax import lax
 from ...errors import ConstraintError
 from ..arguments.ports import argument_of, by_argument, ports_of
 from ..rules import Rule, faults
+from ..sharding import wording_refusals
 from ..tensors.data_type import DataType
 from ..tensors.stored_tensor import StoredTensor, saturate
 from ..tensors.tensor_desc import TensorDesc
@@ -186,7 +187,10 @@ class OperatorDesc(Computation[R]):
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> R:
         by_field = self.by_field(arrays)
-        return _compute_jitted(self, by_field) if self.in_jax else self.compute_checked(**by_field)
+        if not self.in_jax:
+            return self.compute_checked(**by_field)
+        with wording_refusals(self.operator_type, lambda: arrays):
+            return _compute_jitted(self, by_field)
 
     def compute_checked(self, *args: Any, **kwargs: Any) -> Any:
         """Computes the operator on arrays by field that are known to fit."""

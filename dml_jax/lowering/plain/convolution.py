@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from math import prod
+from math import gcd, prod
 from operator import add
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from ..partition import whole_along
 from ..primitive import Move, transposed
 from ..variant_selection import choose, known_bytes, shapes_of
 from .sliding_windows import Windows
@@ -43,6 +44,8 @@ class _Call:
     groups: int
     precision: lax.Precision | None
 
+    operation: ClassVar[str] = "convolution"
+
     def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
         return lax.conv_general_dilated(
             x,
@@ -63,6 +66,37 @@ class _Call:
     def y(self) -> jax.ShapeDtypeStruct:
         """Shape and type of the output."""
         return jax.eval_shape(self, self.x, self.w)
+
+
+@dataclass(frozen=True)
+class _TransposedCall(_Call):
+    """The transpose of a convolution, with zeros between the elements of x.
+
+    Args:
+      x: shape and type of what a convolution made.
+      w: of the filter, reversed.
+      windows: of the filter, of the sizes of x.
+      sizes: of the spatial dimensions that are made.
+    """
+
+    sizes: Sequence[int]
+
+    operation: ClassVar[str] = "transposed convolution"
+
+    def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
+        starts = [dim.span - 1 - dim.start for dim in self.windows]
+        pairs = zip(self.sizes, self.windows, strict=True)
+        ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in pairs]
+        return lax.conv_general_dilated(
+            x,
+            w,
+            [1] * len(self.windows),
+            list(zip(starts, ends, strict=True)),
+            lhs_dilation=[dim.stride for dim in self.windows],
+            rhs_dilation=[dim.dilation for dim in self.windows],
+            feature_group_count=self.groups,
+            precision=self.precision,
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +127,7 @@ class ConvolutionCase:
 
     @property
     def plain(self) -> Move:
-        return self.move(self.call)
+        return self.move(self.call) if self.devices == 1 else _on_several_devices(self)
 
     @property
     def is_depthwise(self) -> bool:
@@ -123,6 +157,31 @@ class ConvolutionCase:
             "output": lambda _, x, w: convolve(x, w),
         }
         return moves[self.gives]
+
+
+def _on_several_devices(case: ConvolutionCase) -> Move:
+    """The plain implementation where several devices share the arrays: each has whole pictures and filters.
+
+    XLA may divide examples and channels. Where it divides pictures, or the examples that the gradient of the filters of
+    several groups sums, over one axis of a mesh, and any operand over another one, it adds up the products of too many
+    devices (jaxlib 0.10.1 to 0.12.0.1).
+    """
+    call, spatial = case.call, range(2, len(case.call.x.shape))
+    if case.gives != "filter" or call.groups == 1:
+        return case.move(whole_along(call, case.devices, (spatial, spatial), spatial))
+    # Sums of as many parts of the batch as there are devices, and their sum: no device needs examples of another one.
+    batch = call.x.shape[0]
+    parts = gcd(batch, case.devices) if isinstance(batch, int) else 1
+    of_part = replace(call, x=jax.ShapeDtypeStruct((batch // parts, *call.x.shape[1:]), call.x.dtype))
+    pictures = (0, *spatial)
+    convolve = whole_along(of_part, case.devices, (pictures, spatial), pictures)
+    gradient = partial(replace(case, call=of_part).move(convolve), None)
+
+    def sum_of_parts(_: None, *operands: jax.Array) -> jax.Array:
+        divided = (x.reshape(parts, batch // parts, *x.shape[1:]) for x in operands)
+        return jax.vmap(gradient)(*divided).sum(0)
+
+    return sum_of_parts
 
 
 def convolve(
@@ -161,7 +220,7 @@ def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     @jax.custom_jvp
     def contract(*operands: jax.Array) -> jax.Array:
         case_of = partial(ConvolutionCase, call, gives)
-        return choose("convolution", case_of, back, is_multilinear=True)(None, *operands)
+        return choose(call.operation, case_of, back, is_multilinear=True)(None, *operands)
 
     def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         """Linear in each; for one that does not vary, such as the pictures of a network, nothing is computed."""
@@ -197,15 +256,7 @@ def convolve_back(
     """
     channels, outputs, *spatial = w.shape
     by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
-    starts = [dim.span - 1 - dim.start for dim in windows]
-    ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in zip(sizes, windows, strict=True)]
-    return lax.conv_general_dilated(
-        x,
-        by_group.reshape(groups * outputs, channels // groups, *spatial),
-        [1] * len(windows),
-        list(zip(starts, ends, strict=True)),
-        lhs_dilation=[dim.stride for dim in windows],
-        rhs_dilation=[dim.dilation for dim in windows],
-        feature_group_count=groups,
-        precision=precision,
-    )
+    by_group = by_group.reshape(groups * outputs, channels // groups, *spatial)
+    of_x, of_w = shapes_of(x, by_group)
+    call = _TransposedCall(of_x, of_w, tuple(windows), groups, precision, tuple(sizes))
+    return _contract(call, "output", x, by_group)

@@ -68,11 +68,11 @@ def bits_are_kept(dtype):
     return np.array_equal(padded.view(bits.dtype), np.pad(bits, 1))
 
 
-def sharded_convolutions_are_right():
+def sharded_convolutions_are_right(convolve=lambda x, w: lax.conv(x, w, (1, 1), "SAME")):
     """The rows of the pictures are sharded over one axis of a mesh, the output's channels over the other one."""
     mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("cpu"))
     x, w = np.ones((8, 4, 8, 8), np.float32), np.ones((4, 4, 3, 3), np.float32)
-    convolve = jax.jit(lambda x, w: lax.conv(x, w, (1, 1), "SAME"))
+    convolve = jax.jit(convolve)
     put = [jax.device_put(one, NamedSharding(mesh, spec)) for one, spec in ((x, P(None, None, "b")), (w, P("a")))]
     return np.array_equal(convolve(*put), convolve(x, w))
 
@@ -194,3 +194,7 @@ def test_bits_are_kept_where_xla_changes_them(dtype):
     bits = np.arange(2 ** (8 * np.dtype(dtype).itemsize)).astype(f"uint{8 * np.dtype(dtype).itemsize}")
     padded = np.asarray(dml_jax.pad(bits.view(dtype), [1], [1]))
     np.testing.assert_array_equal(padded.view(bits.dtype), np.pad(bits, 1))
+
+
+def test_convolutions_are_right_on_meshes_of_two_axes():
+    assert sharded_convolutions_are_right(lambda x, w: dml_jax.convolution(x, w, start_padding=1, end_padding=1))

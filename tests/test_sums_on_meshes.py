@@ -1,6 +1,7 @@
 """Operators that add up, on a mesh of 2 x 4 devices: every pair of dimensions over its two axes, and the gradients."""
 
 import itertools
+import re
 from functools import partial
 
 import jax
@@ -18,6 +19,7 @@ from onnx import helper
 
 from dml_jax.onnx import run_node
 
+COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
 AXES = ("a", "b")
 KINDS = {kind.name: kind for kind in (AxisType.Explicit, AxisType.Auto)}
 PICTURES, WINDOW = (4, 8, 8, 8), (8, 8, 3, 3)
@@ -238,12 +240,6 @@ def drawn(shapes):
     return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
 
 
-def sample_of(name, pairs, size):
-    """Some of the pairs, other ones for each case: the steps between them are even."""
-    start = list(CASES).index(name)
-    return [pairs[(start + n * len(pairs) // size) % len(pairs)] for n in range(min(size, len(pairs)))]
-
-
 def results_on(mesh, run, arrays, specs):
     put = [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(arrays, specs, strict=True)]
     return jax.jit(run)(*put)
@@ -254,13 +250,42 @@ def assert_right(results, expected, specs):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3, err_msg=str(specs))
 
 
-def assert_each_is_right(name, kind, size=None):
-    """Of every pair, or of so many: the results of one device, or a ConstraintError on an Explicit mesh."""
+# Wrong before, or refused by an error of JAX: the case, the kind of mesh, and the specs.
+FAULTS = {
+    "rows and channels of filters": ("convolution", "Auto", [P(None, None, "a"), P("b")]),
+    "rows and channels that are added up": ("strided convolution", "Auto", [P(None, None, "a"), P(None, "b")]),
+    "rows alone, in the gradient": ("convolution", "Auto", [P(None, None, "b"), P()]),
+    "the batch alone, of groups": ("depthwise convolution", "Auto", [P("b"), P()]),
+    "the batch and channels, of groups": ("grouped convolution", "Auto", [P("a"), P("b")]),
+    "Conv": ("Conv", "Auto", [P(None, None, None, "a"), P("b")]),
+    "rows on an Explicit mesh": ("convolution", "Explicit", [P(None, None, "b"), P()]),
+    "the batch of groups on an Explicit mesh": ("depthwise convolution", "Explicit", [P("b"), P()]),
+    "channels that are groups on an Explicit mesh": ("depthwise convolution", "Explicit", [P("a", "b"), P("b")]),
+    "Conv on an Explicit mesh": ("Conv", "Explicit", [P("a"), P("b")]),
+    "AveragePoolingGradDesc": ("AveragePoolingGradDesc", "Explicit", [P("a", "b")]),
+}
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_programs_that_were_wrong_or_refused(fault):
+    name, kind, specs = FAULTS[fault]
+    call, shapes = CASES[name]
+    mesh, arrays, run = mesh_of(kind), drawn(shapes), both_ways(call)
+    with jax.set_mesh(mesh):
+        assert_right(results_on(mesh, run, arrays, specs), jax.jit(run)(*arrays), specs)
+
+
+@pytest.mark.thinned(25)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_pair_of_dimensions(name, kind, exhaustive):
+    """The results of one device, or on an Explicit mesh a ConstraintError; by default of one pair."""
     call, shapes = CASES[name]
     mesh, arrays, run, pairs = mesh_of(kind), drawn(shapes), both_ways(call), list(pairs_of(shapes))
     expected = jax.jit(run)(*arrays)
     with jax.set_mesh(mesh):
-        for specs in sample_of(name, pairs, size) if size else pairs:
+        for specs in pairs if exhaustive else pairs[len(name) % len(pairs) :][:1]:
             try:
                 results = results_on(mesh, run, arrays, specs)
             except dml_jax.ConstraintError as error:
@@ -270,25 +295,33 @@ def assert_each_is_right(name, kind, size=None):
             assert_right(results, expected, specs)
 
 
-# Wrong before, or refused by an error of JAX: by name, kind of mesh, and the specs.
-FAULTS = {
-    "rows and channels of filters": ("convolution", "Auto", [P(None, None, "a"), P("b")]),
-    "rows and channels that are added up": ("strided convolution", "Auto", [P(None, None, "a"), P(None, "b")]),
-    "rows alone, in the gradient": ("convolution", "Auto", [P(None, None, "b"), P()]),
-    "the batch alone, of groups": ("depthwise convolution", "Auto", [P("b"), P()]),
-    "the batch and channels of groups": ("grouped convolution", "Auto", [P("a"), P("b")]),
-    "Conv": ("Conv", "Auto", [P(None, None, None, "a"), P("b")]),
-    "rows on an Explicit mesh": ("convolution", "Explicit", [P(None, None, "b"), P()]),
-    "the batch of groups on an Explicit mesh": ("depthwise convolution", "Explicit", [P("b"), P()]),
-    "Conv on an Explicit mesh": ("Conv", "Explicit", [P("a"), P("b")]),
-    "AveragePoolingGradDesc": ("AveragePoolingGradDesc", "Explicit", [P("a", "b")]),
-}
+@pytest.mark.parametrize("of_outputs", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_a_mesh_that_jax_does_not_know_while_it_traces(of_outputs):
+    """That of `in_shardings` and `out_shardings`, for NumPy arrays."""
+    call, shapes = CASES["convolution"]
+    arrays, mesh = drawn(shapes), mesh_of("Auto")
+    specs = {"out_shardings": [P(None, "b", "a")]} if of_outputs else {"in_shardings": [P(None, None, "a"), P("b")]}
+    put = {name: tuple(NamedSharding(mesh, spec) for spec in some) for name, some in specs.items()}
+    run = lambda *x: (call(*x),)  # noqa: E731
+    assert_right(jax.jit(run, **put)(*arrays), run(*arrays), specs)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_results_that_were_wrong(fault):
-    name, kind, specs = FAULTS[fault]
-    call, shapes = CASES[name]
-    mesh, arrays, run = mesh_of(kind), drawn(shapes), both_ways(call)
-    with jax.set_mesh(mesh):
-        assert_right(results_on(mesh, run, arrays, specs), jax.jit(run)(*arrays), specs)
+def test_examples_and_channels_cross_no_device():
+    call, shapes = CASES["convolution"]
+    for kind in KINDS:
+        mesh = mesh_of(kind)
+        put = [jax.device_put(x, NamedSharding(mesh, s)) for x, s in zip(drawn(shapes), (P("a"), P("b")), strict=True)]
+        with jax.set_mesh(mesh):
+            compiled = jax.jit(lambda *x: call(*x)).lower(*put).compile()
+        assert not COLLECTIVE.findall(compiled.as_text())
+        assert compiled(*put).sharding.spec[:2] == ("a", "b")
+
+
+def test_a_mesh_of_one_axis_has_the_program_of_jax():
+    """There XLA is right, and divides the pictures too."""
+    mesh = jax.make_mesh((8, 1), AXES, axis_types=(AxisType.Auto,) * 2, devices=jax.devices("cpu"))
+    call, shapes = CASES["convolution"]
+    of_rows = NamedSharding(mesh, P(None, None, "a"))
+    put = [jax.ShapeDtypeStruct(shape, np.float32, sharding=of_rows) for shape in shapes[:1]]
+    lowered = jax.jit(lambda x: call(x, np.ones(shapes[1], np.float32))).lower(*put)
+    assert "sharding_constraint" not in lowered.as_text()

@@ -16,7 +16,7 @@ from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forced_form import forcing
 from ..lowering.partition import Shards, knowing
 
-__all__ = ["Dims", "OutSharding", "as_out_sharding", "following", "has_mesh", "on_mesh", "wording_refusals"]
+__all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_any_mesh", "on_mesh", "wording_refusals"]
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
@@ -58,7 +58,13 @@ def has_mesh(out_sharding: OutSharding, arrays: Mapping[str, jax.Array | None]) 
 
 
 def on_mesh(
-    operator: str, function: Callable[..., Any], dims: Dims, out_sharding: OutSharding, **arrays: jax.Array | None
+    operator: str,
+    function: Callable[..., Any],
+    dims: Dims,
+    out_sharding: OutSharding,
+    cure: str = "or out_sharding must say it",
+    /,
+    **arrays: jax.Array | None,
 ) -> Any:
     """Computes `function(*arrays)`, one array or several, with the sharding `out_sharding`, or the one that follows.
 
@@ -67,6 +73,7 @@ def on_mesh(
       function: computes the operator. XLA partitions it on an Explicit mesh too, as it does on an Auto mesh.
       dims: the names of the dimensions.
       out_sharding: of each output, or None.
+      cure: the end of the rule of the error.
       arrays: the operands by port; None for one that is left out.
 
     Raises:
@@ -92,7 +99,7 @@ def on_mesh(
             if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
                 function = _knowing(_shards(dims, axes_of), function)
         elif (shardings := _infer_shardings(function, tuple(arrays.values()))) is None:
-            rule = "the sharding of the output must follow from the operands', or out_sharding must say it"
+            rule = f"the sharding of the output must follow from the operands', {cure}"
             raise ConstraintError(message(operator, f"on an Explicit mesh {rule}", fact, present))
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     if AxisType.Manual in mesh.axis_types:
@@ -101,11 +108,19 @@ def on_mesh(
     return partitioned(*arrays.values())
 
 
-def following(operator: str, function: Callable[..., Any], dims: Dims, **arrays: jax.Array | None) -> Any:
-    """Computes `function(*arrays)` for a caller without `out_sharding`; on an Explicit mesh as `on_mesh` does."""
+def on_any_mesh(operator: str, function: Callable[..., Any], dims: Dims, **arrays: jax.Array | None) -> Any:
+    """Computes `function(*arrays)` for a caller without `out_sharding`; on an Explicit mesh as `on_mesh` does.
+
+    Raises:
+      ConstraintError: no sharding of the output follows from those of the operands.
+    """
     if not has_mesh(None, arrays):
         return function(*arrays.values())
-    return on_mesh(operator, function, dims, None, **arrays)
+    return on_mesh(operator, function, dims, None, f"jax.reshard {_listed(arrays)} to one that does", **arrays)
+
+
+def _listed(arrays: Mapping[str, Any]) -> str:
+    return " or ".join(name for name, array in arrays.items() if array is not None)
 
 
 @contextmanager
@@ -121,14 +136,15 @@ def wording_refusals(operator: str, arrays: Callable[[], Mapping[str, Any]]) -> 
     """
     try:
         yield
-    except (ConstraintError, JaxRuntimeError):
+    except (ConstraintError, ArithmeticError, MemoryError, JaxRuntimeError):
         raise
     except Exception as error:  # JAX has no public type of error for this
         sharded = {name: x for name, x in arrays().items() if isinstance(x, jax.Array) and _is_sharded(x)}
         if not sharded:
             raise
         rule = "on an Explicit mesh JAX must know the sharding of every result: jax.reshard the arrays to one that fits"
-        raise ConstraintError(message(operator, rule, str(error).rstrip("."), sharded)) from error
+        fact = str(error).partition("\n")[0].rstrip(".")
+        raise ConstraintError(message(operator, rule, fact, sharded)) from error
 
 
 def _is_sharded(array: jax.Array) -> bool:

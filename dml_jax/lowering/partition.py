@@ -20,6 +20,7 @@ __all__ = [
     "TableShards",
     "knowing",
     "known_shards",
+    "mesh_of_axes",
     "move_on_each_device",
     "on_each_device",
     "shape_of_shard",
@@ -143,36 +144,36 @@ def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]
     return tuple(n // part for n, part in zip(shape, [*parts, *[1] * (len(shape) - len(parts))], strict=True))
 
 
+def mesh_of_axes(devices: int, *arrays: jax.Array) -> Any:
+    """The mesh that has the arrays, if it has several axes, else None: XLA computes some programs wrongly on one only.
+
+    Where JAX does not know the mesh, as in jax.jit(..., in_shardings=...) of NumPy arrays, one of as many devices. Then
+    XLA needs no more of it.
+    """
+    meshes = (*(jax.typeof(x).sharding.mesh for x in arrays), get_abstract_mesh())
+    for mesh in meshes:
+        if not mesh.empty:
+            return mesh if sum(size > 1 for size in mesh.axis_sizes) > 1 else None
+    return AbstractMesh((devices,), ("devices",), axis_types=(AxisType.Auto,))
+
+
 def whole_along(
-    function: Callable[..., jax.Array], devices: int, operands: Sequence[Sequence[int]], result: Sequence[int]
+    mesh: Any, function: Callable[..., jax.Array], operands: Sequence[Sequence[int]], result: Sequence[int]
 ) -> Callable[..., jax.Array]:
     """`function`, where every device has all elements of its arrays along some dimensions; XLA may divide the others.
 
-    For programs of several devices that XLA computes wrongly where it divides these dimensions over one axis of a mesh
-    and others over another axis. On a mesh of one axis it divides all as it likes.
-
     Args:
-      function: of arrays, linear or not.
-      devices: among which XLA may divide an array.
+      mesh: as `mesh_of_axes` finds it.
+      function: of arrays.
       operands: the dimensions, by operand.
       result: the dimensions of the result.
     """
 
-    def bound(*arrays: jax.Array) -> jax.Array:
-        meshes = (*(jax.typeof(x).sharding.mesh for x in arrays), get_abstract_mesh())
-        mesh = next((mesh for mesh in meshes if not mesh.empty), None)
-        if mesh is None:  # as in jax.jit(..., in_shardings=...) of NumPy arrays; XLA needs its number of devices alone
-            mesh = AbstractMesh((devices,), ("devices",), axis_types=(AxisType.Auto,))
-        elif sum(size > 1 for size in mesh.axis_sizes) < 2:
-            return function(*arrays)
+    def constrain(x: jax.Array, dims: Sequence[int]) -> jax.Array:
+        spec = [None if d in dims else PartitionSpec.UNCONSTRAINED for d in range(x.ndim)]
+        return lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*spec)))
 
-        def constrain(x: jax.Array, dims: Sequence[int]) -> jax.Array:
-            spec = [None if d in dims else PartitionSpec.UNCONSTRAINED for d in range(x.ndim)]
-            return lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*spec)))
-
-        return constrain(function(*map(constrain, arrays, operands)), result)
-
-    return bound
+    return lambda *arrays: constrain(function(*map(constrain, arrays, operands)), result)
 
 
 def _axes(spec: PartitionSpec) -> frozenset[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import operators
-from ..core.sharding import Dims, following
+from ..core.sharding import Dims, on_any_mesh
 from ..errors import ConstraintError
 from ..lowering.plain.convolution import convolve
 from ..lowering.plain.sliding_windows import Windows
@@ -21,10 +21,10 @@ __all__ = ["CONV_ATTRIBUTES", "OPERATORS", "SCHEMAS", "check_bias", "conv", "con
 def conv(*, x: Array, w: Array, b: Array | None = None, group: int = 1, **steps: Any) -> Array:
     windows = filter_windows(x, w, group=group, **steps)
     check_bias(b, w.shape[0])
-    names = [f"spatial {d}" for d in range(len(windows))]
-    operands = {"x": ["batch", "added up", *names], "w": ["channel", "added up", *names]}
+    names, read = [f"spatial {d}" for d in range(len(windows))], "channel" if 1 < group == x.shape[1] else "added up"
+    operands = {"x": ["batch", read, *names], "w": ["channel", "added up", *names]}
     dims = Dims(operands, ["batch", "channel", *(f"output {name}" for name in names)])
-    y = following("Conv", lambda x, w: convolve(x, w, windows, group), dims, x=on_device(x), w=on_device(w))
+    y = on_any_mesh("Conv", lambda x, w: convolve(x, w, windows, group), dims, x=on_device(x), w=on_device(w))
     return y if b is None else add(a=y, b=on_device(b).reshape((-1, *(1,) * len(windows))))
 
 

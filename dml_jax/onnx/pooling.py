@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from .. import operators
-from ..core.sharding import Dims, following
+from ..core.sharding import Dims, on_any_mesh
 from ..errors import ConstraintError
 from ..lowering.plain.min_max import extreme
 from ..lowering.plain.sliding_windows import Windows
@@ -137,7 +137,7 @@ def _on_mesh(operator: str, pool: Callable[[jax.Array], jax.Array], x: jax.Array
     """Pools x; on an Explicit mesh N and C keep their sharding."""
     spatial = [f"spatial {d}" for d in range(x.ndim - 2)]
     dims = Dims({"x": ["N", "C", *spatial]}, ["N", "C", *(f"windows along {name}" for name in spatial)])
-    return following(operator, pool, dims, x=x)
+    return on_any_mesh(operator, pool, dims, x=x)
 
 
 def _greatest_of_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.sharding import Dims, has_mesh, on_mesh
+from ..core.sharding import Dims, on_any_mesh
 from ..core.structs.enumerations import DirectionName
 from ..errors import ConstraintError, DataTypeError
 from ..lowering.plain.interpolation_coordinates import Positions
@@ -170,11 +170,9 @@ def _total(x: jax.Array, axis: int, positions: Positions) -> jax.Array:
 
 def _on_mesh(compute: Callable[[jax.Array], jax.Array], x: jax.Array, grid: Grid) -> jax.Array:
     """Shards the computation on an Explicit mesh: dimensions that are not resized keep their sharding."""
-    if not has_mesh(None, {"x": x}):
-        return compute(x)
     names = [f"x {d}" for d in range(x.ndim)]
     output_names = [name if grid.is_left(d, x.shape[d]) else f"resized {name}" for d, name in enumerate(names)]
-    return on_mesh("Resize", compute, Dims({"x": names}, output_names), None, x=x)
+    return on_any_mesh("Resize", compute, Dims({"x": names}, output_names), x=x)
 
 
 def resize_by_scales(*, x: Array, scales: Any, mode: str = "nearest") -> Array:

@@ -228,12 +228,16 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """The batch and the channels of the output keep their sharding, except the channels of BACKWARD with groups."""
-    spatial = [f"spatial {d}" for d in range(x["input"].ndim - 2)]
+    """The batch and the channels of the output keep their sharding, except the channels of BACKWARD with groups.
+
+    If each channel of the input is a group, those of all arrays are sharded alike.
+    """
+    spatial, groups = [f"spatial {d}" for d in range(x["input"].ndim - 2)], x["group_count"]
+    read = "channel" if 1 < groups == x["input"].shape[1] else "added up"
     filter = ["channel", "added up", *spatial]
     if _is_backward(x):
-        filter[:2] = ["added up", "channel" if x["group_count"] == 1 else "in a group"]
-    operands = {"input": ["batch", "added up", *spatial], "filter": filter}
+        filter[:2] = [read, "channel" if groups == 1 else "in a group"]
+    operands = {"input": ["batch", read, *spatial], "filter": filter}
     output_names = ["batch", "channel", *(f"output {d}" for d in range(len(spatial)))]
     return Dims(operands if x["bias"] is None else operands | {"bias": ["channel"]}, output_names)
 

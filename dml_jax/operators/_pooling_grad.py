@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Rule, same_sizes
-from ..core.sharding import Dims, following
+from ..core.sharding import Dims, on_any_mesh
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Bool, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -80,7 +80,7 @@ class AveragePoolingGradDesc(OperatorDesc):
 
         of_windows, of_pixels = _names("window", len(self.strides)), _names("pixel", len(self.strides))
         dims = Dims({"input_gradient": of_windows}, of_pixels)
-        return following(self.operator_type, back, dims, input_gradient=input_gradient)
+        return on_any_mesh(self.operator_type, back, dims, input_gradient=input_gradient)
 
 
 @dataclass(frozen=True)
@@ -140,4 +140,4 @@ class MaxPoolingGradDesc(OperatorDesc):
 
         of_windows, of_pixels = _names("window", len(self.strides)), _names("pixel", len(self.strides))
         dims = Dims({"input": of_pixels, "input_gradient": of_windows}, of_pixels)
-        return following(self.operator_type, back, dims, input=input, input_gradient=input_gradient)
+        return on_any_mesh(self.operator_type, back, dims, input=input, input_gradient=input_gradient)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import dml_jax
 
-from ..array_models.array_model import ArrayModel
+from ..array_models.array_model import ArrayModel, Program
 from ..array_models.model_inputs import make_inputs
 from ..array_models.npy_inputs_and_outputs import assign_files
 from ..array_models.random_inputs import drawn_from
@@ -101,19 +101,12 @@ def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effor
         model, loading = _timed(file.read)
         arrays, why = _inputs(file, model)
         inputs = list(arrays.values())
-        programs = {OURS: model.prepare(inputs)}
-        if PLAIN in others:
-            with dml_jax.use_form("plain"):
-                programs[PLAIN] = model.prepare(inputs)
+        programs = _programs(model, inputs, others)
         runs = {form: CallRun(program.run) for form, program in programs.items()}
         costs = [_cost(name, form, program.run, inputs, loading) for form, program in programs.items()]
         if RUNTIME in others:
             try:
-                import onnxruntime  # noqa: F401  # which takes longer than to load most files
-
-                run, starting = _timed(lambda: runtime_run(str(model.path), inputs))
-                run.step(0)
-                runs[RUNTIME] = run
+                runs[RUNTIME], starting = _started_runtime(model, inputs)
                 costs.append(_cost(name, RUNTIME, None, inputs, starting))
             except Exception as error:  # of no type of its own
                 why.append(f"ONNX Runtime does not run it: {escaped(str(error).partition(chr(10))[0])}")
@@ -126,6 +119,24 @@ def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effor
     else:
         rows = [_compared(row, runs[OURS].out, runs[row.contender].out, bound) for row in rows]
     return [*costs, replace(rows[0], why="; ".join(why)), *rows[1:]]
+
+
+def _programs(model: ArrayModel, inputs: Sequence[Any], others: Sequence[str]) -> dict[str, Program]:
+    """The program as it is chosen, and the plain one; what runs node by node has no other form here."""
+    programs = {OURS: model.prepare(inputs)}
+    if PLAIN in others and not programs[OURS].not_compiled:
+        with dml_jax.use_form("plain"):
+            programs[PLAIN] = model.prepare(inputs)
+    return programs
+
+
+def _started_runtime(model: ArrayModel, inputs: Sequence[Any]) -> tuple[CallRun, float]:
+    """ONNX Runtime after a first call, and the seconds that it took to load the file."""
+    import onnxruntime  # noqa: F401  # which takes longer than most files
+
+    run, seconds = _timed(lambda: runtime_run(str(model.path), inputs))
+    run.step(0)
+    return run, seconds
 
 
 def _inputs(file: ModelFile, model: ArrayModel) -> tuple[dict[str, jax.Array], list[str]]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -184,12 +185,13 @@ def _measured(
     kept = said = start
     with _progress() as progress:
         task = progress.add_task("", total=total)
+        tell = partial(progress.console.print, markup=False, highlight=False, soft_wrap=True)  # above the bar
         for number, job in enumerate(section.jobs, 1):
             if _interrupted:
                 break
             progress.update(task, description=job.name)
             try:
-                with _told_if_long(job):
+                with _told_if_long(job, tell):
                     found = job.measure(effort)
                 rows += found
                 faults = [*job.faults(found)]
@@ -201,8 +203,7 @@ def _measured(
                 faults = [f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"]
             failures += [job.name] * bool(faults)
             for fault in faults:
-                told = f"error: {job.name}: {fault}"
-                progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
+                tell(f"error: {job.name}: {fault}")
             now = time.monotonic()
             done = now - start if section.seconds else number
             progress.update(task, completed=done)
@@ -217,10 +218,10 @@ def _measured(
     return rows
 
 
-def _told_if_long(job: Job) -> AbstractContextManager[None]:
+def _told_if_long(job: Job, tell: Callable[[str], object]) -> AbstractContextManager[None]:
     """Context that says what a job is doing if it takes long, and tells."""
     doing = job.doing
-    return told_if_long(lambda: f"{job.name}: {doing()}") if doing else nullcontext()
+    return told_if_long(lambda: f"{job.name}: {doing()}", tell) if doing else nullcontext()
 
 
 def _progress() -> Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Event, Thread
 
 import click
@@ -15,18 +16,26 @@ __all__ = ["told_if_long"]
 FIRST, THEN = 10, 30  # seconds
 
 
+_on_standard_error = partial(click.echo, err=True)
+
+
 @contextmanager
-def told_if_long(doing: Callable[[], str]) -> Iterator[None]:
-    """Context that prints `doing()` after 10 seconds, and then every 30, for someone who may want to press Ctrl-C."""
+def told_if_long(doing: Callable[[], str], tell: Callable[[str], object] = _on_standard_error) -> Iterator[None]:
+    """Context that tells `doing()` after 10 seconds, and then every 30, to someone who may want to press Ctrl-C.
+
+    Args:
+      doing: says what is done right now.
+      tell: prints a line.
+    """
     is_done = Event()
 
-    def tell() -> None:
+    def tell_often() -> None:
         seconds = FIRST
         while not is_done.wait(FIRST if seconds == FIRST else THEN):
-            click.echo(f"{seconds} s: {escaped(doing())}", err=True)
+            tell(f"{seconds} s: {escaped(doing())}")
             seconds += THEN
 
-    thread = Thread(target=tell, daemon=True)
+    thread = Thread(target=tell_often, daemon=True)
     thread.start()
     try:
         yield

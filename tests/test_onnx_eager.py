@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from onnx_building import helper, model
+from onnx_loops import value
 
 from dml_jax import use_form
 from dml_jax.onnx import OnnxError, eager_nodes, to_jax
@@ -40,7 +41,7 @@ def test_convolutions_of_one_kind_share_a_program(programs):
 
 
 def test_operands_keep_their_order(programs):
-    """Also where one of them is a known number, of which each has a program."""
+    """Also where one of them is a known number."""
     for node, expected in (
         (make("Greater", ["x", "b"], ["y"]), X > 0.5),
         (make("Greater", ["b", "x"], ["y"]), X < 0.5),
@@ -53,7 +54,72 @@ def test_operands_keep_their_order(programs):
     for zero, sign in ((0.0, 1), (-0.0, -1)):
         over = to_jax(model([make("Div", ["x", "b"], ["y"])], {"x": X}, ["y"], {"b": np.float32(zero)}))
         np.testing.assert_array_equal(over(X), sign * np.sign(X) * np.inf)
-    assert programs() == 7
+    assert programs() == 4
+
+
+@pytest.fixture
+def compiled(caplog):
+    """What a call compiles."""
+
+    def names(call):
+        caplog.clear()
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            call()
+        return [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
+
+    return names
+
+
+OPERANDS = {kind: ["x", "n"] for kind in ("Add", "Mul", "Div", "Pow", "Max", "Sum", "PRelu")}
+OPERANDS |= {"Sub": ["n", "x"], "Clip": ["x", "", "n"]}
+
+
+@pytest.mark.parametrize("kind", OPERANDS)
+def test_other_numbers_compile_nothing(kind, compiled):
+    def call(number):
+        return to_jax(model([make(kind, OPERANDS[kind], ["y"])], {"x": X}, ["y"], {"n": np.float32([number])}))(X)
+
+    call(1.5)
+    assert compiled(lambda: call(2.5)) == []
+
+
+def test_iterations_share_programs(compiled):
+    """Where the number of an iteration is an operand, an index, or the beginning of a slice."""
+    number, condition = value("i", np.int64, ()), value("c", bool, ())
+    body = [
+        make("Cast", ["i"], ["f"], to=1),
+        make("Mul", ["a", "f"], ["b"]),
+        make("Gather", ["x", "i"], ["row"], axis=1),
+        make("Add", ["b", "row"], ["d"]),
+        make("Reshape", ["i", "one"], ["first"]),
+        make("Add", ["first", "one"], ["last"]),
+        make("Slice", ["x", "first", "last", "one"], ["column"]),
+        make("Squeeze", ["column", "one"], ["flat"]),
+        make("Add", ["d", "flat"], ["e"]),
+    ]
+    state = [value(name, np.float32) for name in "ae"]
+    graph = helper.make_graph(body, "body", [number, condition, state[0]], [condition, state[1]])
+    a, x = np.float32([1, 2]), np.arange(16, dtype=np.float32).reshape(2, 8)
+    loop = make("Loop", ["m", "", "a"], ["y"], body=graph)
+
+    def call(trips):
+        known = {"m": np.int64(trips), "one": np.int64([1])}
+        expected = a
+        for i in range(trips):
+            expected = expected * np.float32(i) + 2 * x[:, i]
+        np.testing.assert_array_equal(to_jax(model([loop], {"a": a, "x": x}, ["y"], known))(a, x), expected)
+
+    call(3)
+    assert compiled(lambda: call(7)) == []
+
+
+def test_sizes_are_known_in_a_program(programs):
+    """Scales decide sizes: each of them has a program."""
+    for scale in (2, 3, 2):
+        scales = np.float32([1, 1, scale, 1])
+        y = to_jax(model([make("Resize", ["x", "", "s"], ["y"], mode="linear")], {"x": X}, ["y"], {"s": scales}))(X)
+        assert y.shape == (1, 4, 6 * scale, 6)
+    assert programs() == 2
 
 
 def test_what_is_known_stays_known():

@@ -174,6 +174,27 @@ def test_node_cases_as_constants():
         assert_expected(case, results if isinstance(results, tuple) else (results,), expected)
 
 
+@pytest.mark.exhaustive
+def test_node_cases_beside_known_numbers():
+    """With each single float as an initializer: outside of `jit` nodes of floats take such numbers as operands."""
+    compared = 0
+    for case in map(cases().get, passing()):
+        inputs, expected = case.data_sets[0]
+        given = list(zip((info.name for info in case.model.graph.input), map(as_array, inputs), strict=True))
+        floats = [x for _, x in given if jnp.issubdtype(getattr(x, "dtype", bool), jnp.floating)]
+        known = [(name, x) for name, x in given if len(floats) == len(given) and x.size == 1]
+        if not 0 < len(known) < len(given):
+            continue
+        model = onnx.ModelProto()
+        model.CopyFrom(case.model)
+        model.graph.initializer.extend(numpy_helper.from_array(np.asarray(x), name) for name, x in known)
+        with jax.enable_x64(True):
+            results = to_jax(model)(*(x for _, x in given if x.size != 1))
+        assert_expected(case, results if isinstance(results, tuple) else (results,), expected)
+        compared += 1
+    assert compared > 20
+
+
 def test_run_node_of_the_backend():
     x, i = np.int64([[1, 2], [3, 4]]), np.int64([[0, 0], [1, 0]])
     node = helper.make_node("GatherElements", ["x", "i"], ["y"], axis=1)

@@ -1,6 +1,7 @@
 """Outside of transformations, runs a node of floats as one compiled program, which all nodes of its kind share.
 
-Operation by operation a convolution alone would compile eight programs.
+Operation by operation a convolution alone would compile eight programs. Constants among the inputs are arguments of the
+program, so that the iterations of an unrolled loop share it; those that decide sizes are compiled into it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from jax.core import Tracer
 
 from ..lowering.forced_form import forced_form
 from .errors import NotConstantError
+from .limits import FEW, SIZED_BY_FLOATS
 from .node import Node
 from .values import is_narrowed
 
@@ -39,10 +41,11 @@ def compute(node: Node, values: Sequence[Any]) -> Any:
     """Returns what the function of a node returns of its inputs."""
     keywords = node.keywords(values)
     inputs = {name: value for name, value in keywords.items() if name not in node.attributes and name != "count"}
+    is_sized = node.op_type in SIZED_BY_FLOATS
     static = {
         name: _static(value)
         for name, value in keywords.items()
-        if name not in inputs or (isinstance(value, np.ndarray) and value.size == 1)
+        if name not in inputs or (is_sized and isinstance(value, np.ndarray) and value.size <= FEW)
     }
     if _are_floats(jax.tree.leaves(inputs)) and None not in static.values():
         data = {name: value for name, value in inputs.items() if name not in static}
@@ -61,7 +64,7 @@ def _are_floats(values: Sequence[Any]) -> bool:
 
 
 def _static(value: Any) -> _Static | None:
-    """Returns an attribute or a known number for a program; None for what must not be compiled into one."""
+    """Returns an attribute or a few known numbers for a program; None for what must not be compiled into one."""
     if isinstance(value, np.ndarray):
         return _Static((value.dtype, value.shape, value.tobytes()), value)
     items = value if isinstance(value, list) else [value]

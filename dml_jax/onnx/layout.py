@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax import lax
 from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 
 from ..errors import ConstraintError
 from ..lowering.values.bit_exact import as_guarded_bits, carry_bits
@@ -188,11 +189,14 @@ def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
 def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
     at = parts_of(data.shape, starts, ends, axes, steps)
     windows = windows_of(data.shape, at) if all(isinstance(n, int) for n in data.shape) else None  # as in jax.export
-    xp, data = arrays(data)
+    xp, x = arrays(data)
     if xp is np or windows is None:
-        return move_bits(lambda data: data[at], data)
+        return move_bits(lambda x: x[at], x)
     offsets, lengths, strides = windows
-    return dml_slice(data, offsets, lengths, strides)
+    is_here = not isinstance(x, Tracer) and isinstance(x.sharding, SingleDeviceSharding)
+    if is_here and all(step == 1 for step in strides):  # one program for all offsets, as in the iterations of a loop
+        return move_bits(lambda x: lax.dynamic_slice(x, offsets, lengths), x)
+    return dml_slice(x, offsets, lengths, strides)
 
 
 def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[slice, ...]:

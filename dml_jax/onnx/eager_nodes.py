@@ -18,8 +18,8 @@ from jax.core import Tracer
 
 from ..lowering.forced_form import forced_form
 from .errors import NotConstantError
-from .limits import FEW, SIZED_BY_FLOATS
 from .node import Node
+from .traced_memory import FEW, SIZED_BY_FLOATS
 from .values import is_narrowed
 
 __all__ = ["compute"]

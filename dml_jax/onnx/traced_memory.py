@@ -20,7 +20,7 @@ from .memory_limits import SURELY_FITS, bytes_of, check_array, memory_limit
 from .node import Node
 from .values import is_narrowed
 
-__all__ = ["SIZED_BY_FLOATS", "are_large", "as_data", "check_node", "check_program_arrays", "may_be_large"]
+__all__ = ["FEW", "SIZED_BY_FLOATS", "are_large", "as_data", "check_node", "check_program_arrays", "may_be_large"]
 
 FEW = 128  # elements of a constant that may be sizes
 # Operators whose floats may be sizes, and those whose integers are none: they make no more than they are given.

@@ -332,9 +332,17 @@ def test_wrong_operands_are_refused(message):
         to_jax(proto)(**named)
 
 
-def test_flat_heads_must_have_a_number():
-    proto, named = one_node("Attention", [np.zeros((1, 3, 8), np.float32)] * 3, opset=23, q_num_heads=3, kv_num_heads=2)
-    with pytest.raises(OnnxError, match=r"Q of rank 3 must have a multiple of the heads, .* 8 columns and 3 heads"):
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"q_num_heads": 3, "kv_num_heads": 2}, "q_num_heads must be .* divide the 8 columns of Q, .* but it is 3"),
+        ({"kv_num_heads": 2}, "q_num_heads must be at least 1 .* which has 3 dimensions, but it is missing"),
+        ({"q_num_heads": 2}, "kv_num_heads must be at least 1 and divide the 8 columns of K, .* but it is missing"),
+    ],
+)
+def test_flat_heads_must_have_a_number(numbers, message):
+    proto, named = one_node("Attention", [np.zeros((1, 3, 8), np.float32)] * 3, opset=23, **numbers)
+    with pytest.raises(OnnxError, match=message):
         to_jax(proto)(**named)
 
 

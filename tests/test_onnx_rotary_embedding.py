@@ -60,7 +60,9 @@ def test_positions_behind_the_caches_give_nan():
 
 WRONG = {
     "X must have 3 or 4 dimensions, but it has 2": {0: np.zeros((3, 8), np.float32)},
-    "X of rank 3 must have a multiple of the heads": {0: np.zeros((2, 3, 8), np.float32)},
+    "num_heads must be at least 1 and divide the 8 columns of X, which has 3 dimensions": {
+        0: np.zeros((2, 3, 8), np.float32)
+    },
     r"cos_cache: its sizes must be \[\?, 4\]": {1: np.zeros((9, 3), np.float32)},
     r"cos_cache: its sizes must be \[2, 3, 4\]": {3: None},
     r"sin_cache: its sizes must be \[9, 4\]": {2: np.zeros((8, 4), np.float32)},

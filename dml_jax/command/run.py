@@ -18,7 +18,7 @@ from .devices import choose, devices, label
 from .long_work import told_if_long
 from .model_readers import doing, reader
 from .option_groups import GroupedCommand
-from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
+from .run_options import ALIASES, GROUPS, IN_MODEL_FILES, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
 from .shared_options import (
     FOLDER,
     MODEL,
@@ -153,10 +153,10 @@ def _refuse_senseless(model: Path) -> None:
         hint = "`dml-jax check` says what a feature level takes of a .onnx file"
         refuse_options("a model file or a graph", "feature_level", instead=hint)
         return
-    hint = "leave it out" if is_graph(model) else "set it in the model file, or leave it out"
-    refuse_options("a .onnx file", *ONNX, instead=hint)
     if not is_graph(model):
+        refuse_options("a .onnx file", *IN_MODEL_FILES, instead="set it in the model file, or leave it out")
         refuse_options("a .onnx or .bin file", "inputs", instead="a model file has sourcePath")
+    refuse_options("a .onnx file", *ONNX)
 
 
 def _show_devices(as_json: bool) -> None:

@@ -9,7 +9,17 @@ import click
 from .option_types import Milliseconds, Named, size, sizes
 from .shared_options import input_files, max_nodes
 
-__all__ = ["ALIASES", "GROUPS", "ONNX", "ONNX_SETTINGS", "TIMES", "data_options", "onnx_options", "timing_options"]
+__all__ = [
+    "ALIASES",
+    "GROUPS",
+    "IN_MODEL_FILES",
+    "ONNX",
+    "ONNX_SETTINGS",
+    "TIMES",
+    "data_options",
+    "onnx_options",
+    "timing_options",
+]
 
 # DxDispatch's spelling, and ours.
 ALIASES = {
@@ -36,7 +46,8 @@ ALIASES = {
 # Settings of ONNX Runtime: they have no meaning here.
 IGNORED = "Accepted and ignored: a setting of ONNX Runtime."
 ONNX_SETTINGS = ("optimization_level", "logging_level", "config_entries")
-ONNX = ("names", "denotations", "shapes", "shows_bindings", "max_nodes", "seed", *ONNX_SETTINGS)
+IN_MODEL_FILES = ("names", "denotations", "shapes", *ONNX_SETTINGS)  # which a model file has fields for
+ONNX = (*IN_MODEL_FILES, "shows_bindings", "max_nodes", "seed")
 TIMES = ("iterations", "repeat", "milliseconds", "warmup", "interval", "verbosity")
 GROUPS = {"Times": TIMES, "ONNX models": ONNX}
 

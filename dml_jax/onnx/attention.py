@@ -49,8 +49,8 @@ def attention(
     """
     check_value("qk_matmul_output_mode", qk_matmul_output_mode, range(4))
     check_both(past_key=past_key, past_value=past_value)
-    counts = zip(("Q", "K", "V"), (q, k, v), (q_num_heads, kv_num_heads, kv_num_heads), strict=True)
-    query, key, value = (heads_of(name, x, q.ndim, number) for name, x, number in counts)
+    query = heads_of("Q", q, q.ndim, q_num_heads, "q_num_heads")
+    key, value = (heads_of(name, x, q.ndim, kv_num_heads, "kv_num_heads") for name, x in (("K", k), ("V", v)))
     check_groups(query, key, value)
     batch, heads, rows, size = query.shape
     if past_key is not None and past_value is not None:
@@ -90,16 +90,20 @@ def attention(
     return tuple(results)
 
 
-def heads_of(name: str, x: Array, rank: int, count: int) -> jax.Array:
-    """Returns (batch, heads, rows, size of a head) of queries, keys or values; those of rank 3 have `count` heads."""
+def heads_of(name: str, x: Array, rank: int, count: int, attribute: str) -> jax.Array:
+    """Returns (batch, heads, rows, size of a head) of queries, keys or values; those of rank 3 have `count` heads.
+
+    Raises:
+      ConstraintError: another rank, or the count, which messages call `attribute`, does not fit.
+    """
     if rank not in (3, 4):
         raise ConstraintError(f"{name} must have 3 or 4 dimensions, but it has {rank}")
     check_shape(name, x, (None,) * rank)
     if rank == 4:
         return on_device(x)
     if count < 1 or x.shape[2] % count:
-        rule = f"{name} of rank 3 must have a multiple of the heads, of which there is at least 1"
-        raise ConstraintError(f"{rule}, but there are {x.shape[2]} columns and {count} heads")
+        rule = f"{attribute} must be at least 1 and divide the {x.shape[2]} columns of {name}, which has 3 dimensions"
+        raise ConstraintError(f"{rule}, but it is {count or 'missing'}")
     return split_heads(on_device(x), count)
 
 

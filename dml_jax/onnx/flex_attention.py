@@ -28,7 +28,7 @@ def flex_attention(
     softmax_precision: int | None = None,
 ) -> jax.Array:
     """FlexAttention: the graphs get scores and weights in the type of `softmax_precision`, by default the wide one."""
-    query, key, value = (heads_of(name, x, 4, 0) for name, x in (("Q", q), ("K", k), ("V", v)))
+    query, key, value = (heads_of(name, x, 4, 0, "") for name, x in (("Q", q), ("K", k), ("V", v)))
     check_groups(query, key, value)
     wide = wide_type(q.dtype)
     dtype = wide if softmax_precision is None else dtype_of(softmax_precision, "softmax_precision")

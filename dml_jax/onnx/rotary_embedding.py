@@ -62,7 +62,7 @@ def rotary_embedding_by_heads(
     rotary_embedding_dim: int = 0,
 ) -> jax.Array:
     """ONNX's RotaryEmbedding: without positions each row of the batch has caches of its own."""
-    heads = as_wide(heads_of("X", x, x.ndim, num_heads))
+    heads = as_wide(heads_of("X", x, x.ndim, num_heads, "num_heads"))
     batch, _, rows, size = heads.shape
     half = (rotary_embedding_dim or size) // 2
     check_shape("cos_cache", cos_cache, (batch, rows, half) if position_ids is None else (None, half))

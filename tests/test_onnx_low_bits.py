@@ -80,12 +80,11 @@ class Weights:
         return {1: join_bits(self.q, self.bits), 2: scales, 3: zeros, 5: bias}
 
     def floats(self, dtype=np.float32, groups=None):
-        """The weights, (N, K), in float64, each rounded to a type."""
+        """The weights, (N, K), in float64, of scales and zero points in a type."""
         k, block = self.attributes["K"], self.attributes["block_size"]
         at = np.arange(k) // block if groups is None else groups
         scales = self.scales.astype(dtype).astype(np.float64)
-        exact = (self.q.reshape(len(self.q), -1)[:, :k] - self.zeros[:, at].astype(dtype)) * scales[:, at]
-        return exact.astype(dtype).astype(np.float64)
+        return (self.q.reshape(len(self.q), -1)[:, :k] - self.zeros[:, at].astype(dtype)) * scales[:, at]
 
     def product(self, dtype=np.float32, groups=None):
         product = self.rows.astype(dtype).astype(np.float64) @ self.floats(dtype, groups).T
@@ -106,7 +105,7 @@ def test_products(seed):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("dtype", sampled([np.float16, jnp.bfloat16], [np.float16]))
 def test_products_of_narrow_floats(seed, dtype):
-    """Weights are rounded to the type of the product, whose sums are rounded once."""
+    """Sums are rounded once; weights are rounded to the type of the product only where they meet many rows."""
     weights = Weights(seed)
     operands = weights.operands(dtype)
     proto, inputs = one_node("MatMulNBits", {0: weights.rows.astype(dtype)}, operands, **weights.attributes)
@@ -114,7 +113,8 @@ def test_products_of_narrow_floats(seed, dtype):
     rounded = np.asarray(computed(proto, inputs), np.float64)
     bound = abs(weights.rows.astype(np.float64)) @ abs(weights.floats(dtype)).T
     step = float(jnp.finfo(dtype).eps)
-    assert (abs(rounded - exact) <= 0.51 * step * abs(exact) + 1e-5 * bound + 1e-6).all()
+    of_weights = 1e-5 if weights.rows.size <= 2 * weights.rows.shape[-1] else 0.51 * step
+    assert (abs(rounded - exact) <= 0.51 * step * abs(exact) + of_weights * bound + 1e-6).all()
 
 
 @pytest.mark.thinned(3)

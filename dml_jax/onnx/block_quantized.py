@@ -14,13 +14,15 @@ from jax import lax
 
 from ..core.tensors.int4_packing import split_bytes
 from ..errors import ConstraintError
+from ..lowering.plain.packed_product import multiply_packed
 from ..lowering.values.accumulation_types import narrow_apart
+from ..lowering.values.bit_exact import hide_constant
 from ..operators import gather
 from .contrib_schemas import required, schema
 from .layout import axis_of
 from .matmul import gemm
 from .operand_checks import check_shape, check_value, refuse
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_bnb4", "mat_mul_n_bits"]
 
@@ -63,13 +65,16 @@ def mat_mul_n_bits(
     if b.ndim == 3 and not b.size and all(n in (0, m) for n, m in zip(b.shape, sizes, strict=True)):
         return jnp.zeros(shape, a.dtype) if bias is None else jnp.broadcast_to(on_device(bias), shape)
     check_shape("B", b, sizes)
-    scale, zero_point = _of_shape("scales", scales, sizes[:2]), _zero_point(zero_points, sizes[:2], bits)
-    q = split_bytes(on_device(b), bits).reshape(N, blocks * block_size)[:, :K]
+    scale = _of_shape("scales", scales, sizes[:2])
+    zero_point = _half(bits) if zero_points is None else _zero_point(zero_points, sizes[:2], bits)
     if g_idx is None:
-        scale, zero_point = (_of_elements(x, 1, block_size, K) for x in (scale, zero_point))
-    else:
-        check_value("g_idx.shape", g_idx.shape, ((K,), (blocks * block_size,)))
-        scale, zero_point = (gather(x, g_idx[:K], 1) for x in (scale, zero_point))
+        product = multiply_packed(on_device(a).reshape(prod(a.shape[:-1]), K), b, scale, zero_point, bits=bits)
+        product = product if bias is None else product + as_wide(bias)[None]
+        return narrow_apart(product, a.dtype).reshape(shape)
+    check_value("g_idx.shape", g_idx.shape, ((K,), (blocks * block_size,)))
+    b, scale, zero_point = (_hidden(x, a) for x in (b, scale, zero_point))
+    q = split_bytes(b, bits).reshape(N, blocks * block_size)[:, :K]
+    scale, zero_point = (gather(x, g_idx[:K], 1) if x.ndim else x for x in (scale, zero_point))
     return _product(a, _dequantize(q, scale, zero_point), c=bias, transB=1)
 
 
@@ -97,9 +102,10 @@ def mat_mul_bnb4(
     count = N * K
     check_shape("B", b, (-(-count // 2),))
     check_shape("absmax", absmax, (-(-count // block_size),))
-    pairs = split_bytes(on_device(b), 4).reshape(-1, 2)
+    b, absmax = (_hidden(x, a) for x in (b, absmax))
+    pairs = split_bytes(b, 4).reshape(-1, 2)
     numbers = gather(on_device(_TABLES[quant_type]), pairs[:, ::-1].reshape(-1)[:count], 0)
-    scale = _of_elements(on_device(absmax), 0, block_size, count)
+    scale = _of_elements(absmax, 0, block_size, count)
     weights = narrow_apart(numbers * scale.astype(np.float32), absmax.dtype).reshape(N, K)
     return _product(a, weights, transB=transB)
 
@@ -171,10 +177,10 @@ def _of_elements(x: jax.Array, axis: int, block: int, count: int) -> jax.Array:
     return lax.slice_in_dim(jnp.repeat(x, block, axis), 0, count, axis=axis)
 
 
-def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> jax.Array:
+def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> Array:
     """Returns a zero point per block, unpacked if it has less than 8 bits; by default half the range, or 0."""
     if given is None:
-        return jnp.full(sizes, 2 ** (bits - 1) if bits else 0, np.uint8)
+        return np.full(sizes, _half(bits) if bits else 0, np.uint8)
     is_packed = given.dtype == np.uint8 and 0 < bits < 8
     if is_packed:
         stored = (*sizes[:-1], -(-sizes[-1] * bits // 8))
@@ -182,11 +188,21 @@ def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> jax.A
     return _of_shape("zero_points", given, sizes)
 
 
-def _of_shape(name: str, array: Array, sizes: tuple[int, ...]) -> jax.Array:
+def _half(bits: int) -> np.ndarray:
+    """Half the range of integers."""
+    return np.array(2 ** (bits - 1), np.uint8)
+
+
+def _hidden(array: Array, beside: Array) -> jax.Array:
+    """Weights that XLA does not unpack while it compiles."""
+    return hide_constant(on_device(array), beside)
+
+
+def _of_shape(name: str, array: Array, sizes: tuple[int, ...]) -> Array:
     """Checks and returns an array in this shape; early versions of MatMulNBits store it flat."""
     if array.shape != (prod(sizes),):
         check_shape(name, array, sizes)
-    return on_device(array).reshape(sizes)
+    return array.reshape(sizes)
 
 
 def _check_sizes(n: int, k: int) -> None:

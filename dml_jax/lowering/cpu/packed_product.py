@@ -1,0 +1,180 @@
+"""Products with packed weights on CPUs: LLVM vectorises what unpacks bytes side by side, and no weights leave the cache.
+
+Few rows are multiplied in one pass over the bytes. Weights that are constants are transposed while a program is
+lowered, so that the bytes of a step belong to neighbouring columns of the product; a step adds some of these rows of
+bytes to all columns. The bytes of [1, 2] and [3, 4], 0x21 and 0x43, with the row [a, b]:
+
+    a * [1, 3] + b * [2, 4] = [a + 2b, 3a + 4b]
+
+Weights that are data stay as they are: a step adds some bytes of every column, each to a sum of its own. More rows are
+multiplied with tiles of unpacked weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from math import gcd
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jax.custom_batching import custom_vmap
+
+from ..plain.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
+from ..primitive import Move
+from ..variant_selection import Variant
+
+__all__ = ["VARIANTS"]
+
+STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
+LANES = 16  # bytes side by side that one step reads of a column
+TILE_BYTES = 2**21  # of unpacked weights, which stay in a cache until they are multiplied
+
+
+def _few(case: PackedProductCase) -> Move | None:
+    return _batched(case, _add_columns if case.known else _add_bytes) if case.devices == 1 else None
+
+
+def _many(case: PackedProductCase) -> Move | None:
+    return _batched(case, _multiply_tiles) if case.devices == 1 else None
+
+
+def _batched(case: PackedProductCase, run: Callable[..., jax.Array]) -> Move:
+    """A batch of rows is more rows."""
+
+    @custom_vmap
+    def multiply(packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+        return run(case, packed, rows, *parameters)
+
+    @multiply.def_vmap
+    def batched(
+        _: int, are_batched: Sequence[Any], packed: Any, rows: jax.Array, *parameters: jax.Array
+    ) -> tuple[jax.Array, bool]:
+        operands = (packed, rows, *parameters)
+        if any(jax.tree.leaves((are_batched[0], are_batched[2:]))):
+            axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(are_batched))
+            return jax.vmap(case.plain, axes)(*operands), True
+        flat = rows.reshape(-1, rows.shape[-1])
+        many = replace(case, rows=jax.ShapeDtypeStruct(flat.shape, flat.dtype))
+        made = (_few if many.has_few_rows else _many)(many)(packed, flat, *parameters)  # type: ignore[misc]
+        return made.reshape(*rows.shape[:-1], -1), True
+
+    def move(packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+        """Outside of jax.jit weights are data: a program for constants would be compiled for each call."""
+        if case.known and not isinstance(rows, Tracer):
+            return _jitted(rows, *case.known, bits=case.bits)
+        return multiply(packed, rows, *parameters)
+
+    return move
+
+
+_jitted = jax.jit(multiply_packed, static_argnames="bits")
+
+
+def _transposed(case: PackedProductCase) -> tuple[np.ndarray, ...]:
+    """The known bytes, scales and zero points, with neighbouring columns of the product side by side.
+
+    There are columns of zeros at the end: loops of an odd length LLVM does not vectorise.
+    """
+    packed, *parameters = case.known or ()
+    arrays = (packed.reshape(packed.shape[0], -1), *(x.astype(np.float32) for x in parameters))
+    edge = [(0, -packed.shape[0] % LANES), (0, 0)]
+    return tuple(np.pad(x, edge).T.copy() if x.ndim else x for x in arrays)
+
+
+def _row(array: Any, at: Any, count: int = 1) -> jax.Array:
+    return lax.dynamic_slice_in_dim(array, at, count)
+
+
+def _add_columns(case: PackedProductCase, _: Any, rows: jax.Array) -> jax.Array:
+    packed, scales, zero_points = _transposed(case)
+    block = case.packed.shape[2]
+    step = gcd(block, STEP)
+    columns = [x.T / unit for x, (_, unit) in zip(case.columns(rows, np.float32), masks(case.bits), strict=True)]
+
+    def body(at: jax.Array, sums: jax.Array) -> jax.Array:
+        own = at // (block // step)
+        zero_point = _row(zero_points, own) if zero_points.ndim else zero_points
+        terms = []
+        for byte in range(step):
+            place = at * step + byte
+            bits = _row(packed, place)
+            for x, (mask, unit) in zip(columns, masks(case.bits), strict=True):
+                terms.append(((bits & mask).astype(np.float32) - zero_point * unit) * _row(x, place).T)
+        return sums + _total(terms) * _row(scales, own)
+
+    zeros = jnp.zeros((rows.shape[0], packed.shape[1]), np.float32)
+    return lax.fori_loop(0, len(packed) // step, body, zeros)[:, : case.packed.shape[0]]
+
+
+def _add_bytes(case: PackedProductCase, packed: jax.Array, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+    scales, zero_points = parameters
+    count, blocks, block = packed.shape
+    lanes = gcd(block, LANES)
+    pieces = block // lanes  # of a block
+    flat = packed.reshape(count, -1)
+    unroll = gcd(blocks * pieces, 8)
+    columns = [x / unit for x, (_, unit) in zip(case.columns(rows, np.float32), masks(case.bits), strict=True)]
+
+    def body(at: jax.Array, sums: jax.Array) -> jax.Array:
+        for number in range(unroll):
+            piece = at * unroll + number
+            own = piece // pieces
+            scale = lax.dynamic_slice_in_dim(scales, own, 1, 1)
+            zero_point = lax.dynamic_slice_in_dim(zero_points, own, 1, 1) if zero_points.ndim else zero_points
+            bits = lax.dynamic_slice_in_dim(flat, piece * lanes, lanes, 1)
+            terms = []
+            for x, (mask, unit) in zip(columns, masks(case.bits), strict=True):
+                numbers = (bits & mask).astype(np.float32) - zero_point * unit
+                terms.append(numbers[None] * lax.dynamic_slice_in_dim(x, piece * lanes, lanes, 1)[:, None])
+            sums = sums + reduce(add, terms) * scale[None]
+        return sums
+
+    zeros = jnp.zeros((rows.shape[0], count, lanes), np.float32)
+    return lax.fori_loop(0, blocks * pieces // unroll, body, zeros).sum(-1)
+
+
+def _total(terms: Sequence[jax.Array]) -> jax.Array:
+    """Four sums side by side: an addition need not wait for the one before it."""
+    return reduce(add, (reduce(add, terms[first::4]) for first in range(min(4, len(terms)))))
+
+
+def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+    axis, (_, blocks, block) = 1 if case.known else 0, case.packed.shape
+    packed, scales, zero_points = _transposed(case) if case.known else (packed, *parameters)
+    count = packed.shape[axis]
+    size = min(max(LANES, TILE_BYTES // (4 * case.rows.shape[1]) // LANES * LANES), count)
+    columns = case.columns(rows, np.float32)
+
+    def cut(array: Any, first: jax.Array) -> jax.Array:
+        return lax.dynamic_slice_in_dim(array, first, size, axis) if array.ndim else array
+
+    def body(at: jax.Array, result: jax.Array) -> jax.Array:
+        first = jnp.minimum(at * size, count - size)
+        bits = cut(packed, first).reshape((blocks, block, size) if axis else (size, blocks, block))
+        scale, zero_point = (
+            jnp.expand_dims(x, 2 - axis) if x.ndim else x for x in (cut(scales, first), cut(zero_points, first))
+        )
+        numbers = (w.reshape((-1, size) if axis else (size, -1)) for w in unpack(bits, scale, zero_point, case.bits))
+        products = (product(x, w, 1 - axis) for x, w in zip(columns, numbers, strict=True))
+        return lax.dynamic_update_slice_in_dim(result, reduce(add, products), first, 1)
+
+    result = lax.fori_loop(0, -(-count // size), body, jnp.zeros((rows.shape[0], count), np.float32))
+    return result[:, : case.packed.shape[0]]
+
+
+def _is_large(case: PackedProductCase) -> bool:
+    """Whether the unpacked weights fill a cache; those that do not are unpacked at once."""
+    return 4 * case.rows.shape[1] * case.packed.shape[0] > 2 * TILE_BYTES
+
+
+VARIANTS = (
+    Variant("fused_unpacking", "packed_product", "cpu", _few, lambda case: case.has_few_rows and _is_large(case)),
+    Variant("unpacked_tiles", "packed_product", "cpu", _many, _is_large),
+)

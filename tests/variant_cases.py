@@ -21,7 +21,9 @@ import numpy as np
 import dml_jax
 from dml_jax.lowering import variant_selection
 from dml_jax.lowering.forced_form import forcing
+from dml_jax.lowering.plain import packed_product
 from dml_jax.lowering.plain.scatter import copy_table
+from dml_jax.lowering.values.bit_exact import hide_constant
 
 NUMBERS = ("uint8", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "complex64", "float64", "int8")
 DTYPES = ("bool", *NUMBERS)
@@ -361,6 +363,25 @@ def windows(shape, block, filters):
         yield Program(dml_jax.max_unpooling, [shape, at], {"output_sizes": (n, c, h, w + 1)}, *more)
 
 
+def multiply_packed(rows, *, columns, bits, block, is_known):
+    """Rows by constant weights of few bits, or by weights that XLA does not know."""
+    rng, blocks = np.random.default_rng(0), -(-rows.shape[1] // block)
+    packed = rng.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)
+    scales, zeros = (rng.integers(1, 3, (columns, blocks)).astype(np.float32) for _ in range(2))
+    arrays = packed, scales, zeros if is_known else np.float32(2)
+    if not is_known:
+        arrays = map(hide_constant, arrays)
+    return packed_product.multiply_packed(rows, *arrays, bits=bits)
+
+
+def packed(count, depth, columns, bits, block):
+    """Products with packed weights, of sums that are exact."""
+    for is_known in (True, False):
+        attributes = {"columns": columns, "bits": bits, "block": block, "is_known": is_known}
+        more = (forward, small_integers, ("float32",))
+        yield Program(multiply_packed, [(count, depth)], attributes, *more, is_slow=block > 64)
+
+
 TRANSPOSED = [(16, 70), (70, 17), (40, 70), (8, 300), (256, 5), (5, 256), (12, 400), (7, 299), (224, 5)]
 PERMUTED = [
     *[((36, 53, 3), (2, 0, 1)), ((5, 64, 64), (1, 2, 0)), ((14, 14, 96), (2, 0, 1)), ((40, 12, 20), (1, 0, 2))],
@@ -411,6 +432,10 @@ SIZES = {
     sums: (
         [((6, 40),), ((16, 33),), ((5, 700),), ((5, 5, 50),)],
         [((4096, 1024),), ((16, 2**18),), ((2**16, 64),), ((64, 2**17),), ((2048, 1000),)],
+    ),
+    packed: (
+        [(count, 70, 21, bits, block) for count, bits, block in ((1, 4, 32), (3, 2, 16), (2, 8, 64), (1, 4, 128))],
+        [(count, 2048, 1024, 4, 32) for count in (1, 8, 64)],
     ),
     windows: (
         [((2, 4, 8, 8), 2, 3), ((1, 3, 9, 11), 3, 2), ((1, 2, 28, 28), 14, 1)],

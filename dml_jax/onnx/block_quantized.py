@@ -137,7 +137,7 @@ def gather_block_quantized(
     sizes = (*data.shape[:-1], data.shape[-1] * fields)
     block = sizes[blocked] if is_float and block_size == 0 else _check_block(block_size)
     by_block = tuple(-(-n // block) if d == blocked else n for d, n in enumerate(sizes))
-    scale, zero_point = on_device(scales), _zero_point(zero_points, by_block, bits if is_bytes else 0)
+    scale, zero_point = on_device(scales), on_device(_zero_point(zero_points, by_block, bits if is_bytes else 0))
     if is_float and scale.ndim == data.ndim and all(n in (1, m) for n, m in zip(scale.shape, by_block, strict=True)):
         scale = jnp.broadcast_to(scale, by_block)
     check_shape("scales", scale, by_block)

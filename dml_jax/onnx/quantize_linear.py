@@ -22,6 +22,7 @@ __all__ = [
     "OPERATORS",
     "SCHEMAS",
     "aligned",
+    "blocks_of",
     "dequantize_linear",
     "floats_of",
     "quantization_of",
@@ -109,11 +110,15 @@ def aligned(
 
     A zero point that is known to be 0 is None: nothing is subtracted then, and -0.0 of a float8 stays so.
     """
-    if zero_point is not None and zero_point.shape != scale.shape and max(zero_point.size, scale.size) > 1:
-        raise ConstraintError(f"the zero point must have the sizes of the scale, {scale.shape}, not {zero_point.shape}")
+    _check_zero_point(scale, zero_point)
     is_zero = zero_point is None or (isinstance(zero_point, np.ndarray) and not zero_point.any())
     spread_scale = _spread(x, scale, axis, block_size)
     return spread_scale, None if zero_point is None or is_zero else _spread(x, zero_point, axis, block_size)
+
+
+def _check_zero_point(scale: Array, zero_point: Array | None) -> None:
+    if zero_point is not None and zero_point.shape != scale.shape and max(zero_point.size, scale.size) > 1:
+        raise ConstraintError(f"the zero point must have the sizes of the scale, {scale.shape}, not {zero_point.shape}")
 
 
 def _spread(x: Array, array: Array, axis: int, block_size: int) -> Array:
@@ -131,11 +136,31 @@ def _spread(x: Array, array: Array, axis: int, block_size: int) -> Array:
         if array.shape != (count,):
             raise ConstraintError(f"the scale must have 1 or {count} elements along axis {axis}, not {array.shape}")
         return array.reshape([count if d == along else 1 for d in range(x.ndim)])
-    sizes = [-(-n // block_size) if d == along else n for d, n in enumerate(x.shape)]
-    if list(array.shape) != sizes:
-        raise ConstraintError(f"the scale of blocks of {block_size} must be of {sizes}, but it is of {array.shape}")
+    _check_blocks(x, array, along, block_size)
     repeat = np.repeat if isinstance(array, np.ndarray) else jnp.repeat
     return repeat(array, block_size, along)[tuple(slice(n) for n in x.shape)]
+
+
+def _check_blocks(x: Array, scale: Array, along: int, block_size: int) -> None:
+    sizes = [-(-n // block_size) if d == along else n for d, n in enumerate(x.shape)]
+    if list(scale.shape) != sizes:
+        raise ConstraintError(f"the scale of blocks of {block_size} must be of {sizes}, but it is of {scale.shape}")
+
+
+def blocks_of(
+    *,
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array | None = None,
+    axis: int = 1,
+    block_size: int,
+    output_dtype: int = 0,
+) -> tuple[Array, Array | None, int, np.dtype[Any]]:
+    """Returns the scale and zero point of each block of a DequantizeLinear, their axis, and the output type."""
+    along = axis_of("axis", axis, x.ndim)
+    _check_zero_point(x_scale, x_zero_point)
+    _check_blocks(x, x_scale, along, block_size)
+    return x_scale, x_zero_point, along, _float_of("output_dtype", output_dtype, x_scale.dtype)
 
 
 OPERATORS: Operators = {

@@ -22,7 +22,8 @@ from ..operators._quantization import multiply_integers
 from .convolution import check_bias, filter_windows
 from .deferred import Deferred, Row, Rows, plain
 from .matmul import broadcast_term
-from .quantize_linear import aligned, floats_of, quantization_of, target_of
+from .packed_weights import BlockQuantized, multiply_block_quantized
+from .quantize_linear import aligned, blocks_of, floats_of, quantization_of, target_of
 from .values import Array, on_device
 
 __all__ = ["FOLDED", "Quantized"]
@@ -89,7 +90,12 @@ def _is_same(a: Array | None, b: Array | None) -> bool:
 
 
 def _dequantize(_: Callable[..., Any], keywords: Keywords) -> Any:
-    return Quantized(plain(keywords["x"]), *quantization_of(**{k: plain(v) for k, v in keywords.items()}))
+    given = {name: plain(value) for name, value in keywords.items()}
+    x = given["x"]
+    if x.ndim == 2 and given.get("block_size", 0) > 0:
+        scale, zero_point, axis, kind = blocks_of(**given)
+        return BlockQuantized(x, scale, zero_point, axis, given["block_size"], kind)
+    return Quantized(x, *quantization_of(**given))
 
 
 def _quantize(_: Callable[..., Any], keywords: Keywords) -> Any:
@@ -148,22 +154,38 @@ def _scale_sums(sums: jax.Array, *scales: Any) -> jax.Array:
 
 def _matmul(_: Callable[..., Any], keywords: Keywords) -> Any:
     a, b = keywords["a"], keywords["b"]
-    product = _product(a, b) if _are_bytes(a, b) else None
-    return None if product is None else narrow_apart(product, a.kind)
+    if isinstance(b, BlockQuantized):
+        product = multiply_block_quantized(plain(a), b)
+    else:
+        product = _product(a, b) if _are_bytes(a, b) else None
+    return None if product is None else narrow_apart(product, b.kind)
 
 
 def _gemm(_: Callable[..., Any], keywords: Keywords) -> Any:
     a, b, c = keywords["a"], keywords["b"], plain(keywords.get("c"))
-    if not _are_bytes(a, b) or a.ndim != 2 or b.ndim != 2:
+    if a.ndim != 2 or b.ndim != 2:
         return None
-    product = _product(*(x.transposed if keywords[f"trans{n}"] else x for n, x in (("A", a), ("B", b))))
+    if isinstance(b, BlockQuantized):
+        a = plain(a).T if keywords["transA"] else plain(a)
+        product = multiply_block_quantized(a, b.transposed if keywords["transB"] else b)
+    elif _are_bytes(a, b):
+        product = _product(*(x.transposed if keywords[f"trans{n}"] else x for n, x in (("A", a), ("B", b))))
+    else:
+        return None
     if product is None:
         return None
     total = product * np.float32(keywords["alpha"])
     if c is not None:
         added = broadcast_term(c, (product.shape[0], product.shape[1]), keywords.get("broadcast", 1))
         total = total + on_device(added).astype(jnp.float32) * np.float32(keywords["beta"])
-    return narrow_apart(total, a.kind)
+    return narrow_apart(total, b.kind)
+
+
+def _transpose(function: Callable[..., Any], keywords: Keywords) -> Any:
+    data = keywords["data"]
+    if not isinstance(data, BlockQuantized):
+        return _on_integers("data")(function, keywords)
+    return data.transposed if list(keywords.get("perm", (1, 0))) == [1, 0] else data
 
 
 def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
@@ -189,7 +211,7 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
 
 _MOVED = {
     **dict.fromkeys(("Flatten", "Identity", "Expand", "Tile", "DepthToSpace", "SpaceToDepth", "Split"), "input"),
-    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Slice"), "data"),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Slice"), "data"),
     **dict.fromkeys(("Gather", "GatherElements", "GatherND"), "data"),
     **dict.fromkeys(("MaxPool", "GlobalMaxPool"), "x"),
     "Concat": "inputs",
@@ -203,4 +225,5 @@ FOLDED: Rows = {
     "Gemm": _gemm,
     "Conv": _conv,
     **{name: _on_integers(data) for name, data in _MOVED.items()},
+    "Transpose": _transpose,
 }

@@ -1,4 +1,4 @@
-"""Products with packed weights on CPUs: LLVM vectorises what unpacks bytes side by side, and no weights leave the cache.
+"""Products with packed weights on CPUs: LLVM vectorises what unpacks bytes side by side; weights stay in the cache.
 
 Few rows are multiplied in one pass over the bytes. Weights that are constants are transposed while a program is
 lowered, so that the bytes of a step belong to neighbouring columns of the product; a step adds some of these rows of
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from math import gcd
 from operator import add
 from typing import Any
@@ -29,20 +29,22 @@ from jax.custom_batching import custom_vmap
 from ..plain.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
 from ..primitive import Move
 from ..variant_selection import Variant
+from .im2col import KEPT
 
 __all__ = ["VARIANTS"]
 
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
 LANES = 16  # bytes side by side that one step reads of a column
+TURNS = 8  # of one step: a cache line and more of every column
 TILE_BYTES = 2**21  # of unpacked weights, which stay in a cache until they are multiplied
+THIN = 32  # rows whose product takes no longer than to write the weights to memory and to read them
 
 
-def _few(case: PackedProductCase) -> Move | None:
-    return _batched(case, _add_columns if case.known else _add_bytes) if case.devices == 1 else None
-
-
-def _many(case: PackedProductCase) -> Move | None:
-    return _batched(case, _multiply_tiles) if case.devices == 1 else None
+def _multiply(case: PackedProductCase) -> Move | None:
+    if case.devices > 1:
+        return None
+    few = _add_columns if case.known else _add_bytes
+    return _batched(case, few if case.has_few_rows else _multiply_tiles)
 
 
 def _batched(case: PackedProductCase, run: Callable[..., jax.Array]) -> Move:
@@ -62,7 +64,7 @@ def _batched(case: PackedProductCase, run: Callable[..., jax.Array]) -> Move:
             return jax.vmap(case.plain, axes)(*operands), True
         flat = rows.reshape(-1, rows.shape[-1])
         many = replace(case, rows=jax.ShapeDtypeStruct(flat.shape, flat.dtype))
-        made = (_few if many.has_few_rows else _many)(many)(packed, flat, *parameters)  # type: ignore[misc]
+        made = _multiply(many)(packed, flat, *parameters)  # type: ignore[misc]
         return made.reshape(*rows.shape[:-1], -1), True
 
     def move(packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
@@ -82,17 +84,15 @@ def _transposed(case: PackedProductCase) -> tuple[np.ndarray, ...]:
 
     There are columns of zeros at the end: loops of an odd length LLVM does not vectorise.
     """
-    packed, *parameters = case.known or ()
-    arrays = (packed.reshape(packed.shape[0], -1), *(x.astype(np.float32) for x in parameters))
+    assert case.known
+    packed, scales, zero_points = case.known
+    arrays = packed.reshape(packed.shape[0], -1), *(x.astype(np.float32) for x in (scales, zero_points))
     edge = [(0, -packed.shape[0] % LANES), (0, 0)]
     return tuple(np.pad(x, edge).T.copy() if x.ndim else x for x in arrays)
 
 
-def _row(array: Any, at: Any, count: int = 1) -> jax.Array:
-    return lax.dynamic_slice_in_dim(array, at, count)
-
-
 def _add_columns(case: PackedProductCase, _: Any, rows: jax.Array) -> jax.Array:
+    """Adds rows of transposed bytes to all columns, in each step those of one block."""
     packed, scales, zero_points = _transposed(case)
     block = case.packed.shape[2]
     step = gcd(block, STEP)
@@ -100,26 +100,29 @@ def _add_columns(case: PackedProductCase, _: Any, rows: jax.Array) -> jax.Array:
 
     def body(at: jax.Array, sums: jax.Array) -> jax.Array:
         own = at // (block // step)
-        zero_point = _row(zero_points, own) if zero_points.ndim else zero_points
+        zero_point = lax.dynamic_slice_in_dim(zero_points, own, 1) if zero_points.ndim else zero_points
         terms = []
         for byte in range(step):
             place = at * step + byte
-            bits = _row(packed, place)
+            bits = lax.dynamic_slice_in_dim(packed, place, 1)
             for x, (mask, unit) in zip(columns, masks(case.bits), strict=True):
-                terms.append(((bits & mask).astype(np.float32) - zero_point * unit) * _row(x, place).T)
-        return sums + _total(terms) * _row(scales, own)
+                terms.append(
+                    ((bits & mask).astype(np.float32) - zero_point * unit) * lax.dynamic_slice_in_dim(x, place, 1).T
+                )
+        return sums + _total(terms) * lax.dynamic_slice_in_dim(scales, own, 1)
 
     zeros = jnp.zeros((rows.shape[0], packed.shape[1]), np.float32)
     return lax.fori_loop(0, len(packed) // step, body, zeros)[:, : case.packed.shape[0]]
 
 
 def _add_bytes(case: PackedProductCase, packed: jax.Array, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+    """Adds LANES bytes of every column in a turn, a few turns in each step; each byte's place has a sum of its own."""
     scales, zero_points = parameters
     count, blocks, block = packed.shape
     lanes = gcd(block, LANES)
     pieces = block // lanes  # of a block
     flat = packed.reshape(count, -1)
-    unroll = gcd(blocks * pieces, 8)
+    unroll = gcd(blocks * pieces, TURNS)
     columns = [x / unit for x, (_, unit) in zip(case.columns(rows, np.float32), masks(case.bits), strict=True)]
 
     def body(at: jax.Array, sums: jax.Array) -> jax.Array:
@@ -146,6 +149,7 @@ def _total(terms: Sequence[jax.Array]) -> jax.Array:
 
 
 def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+    """Multiplies with the weights of some columns at a time; the last tile may have columns of the one before it."""
     axis, (_, blocks, block) = 1 if case.known else 0, case.packed.shape
     packed, scales, zero_points = _transposed(case) if case.known else (packed, *parameters)
     count = packed.shape[axis]
@@ -169,12 +173,13 @@ def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *para
     return result[:, : case.packed.shape[0]]
 
 
-def _is_large(case: PackedProductCase) -> bool:
-    """Whether the unpacked weights fill a cache; those that do not are unpacked at once."""
-    return 4 * case.rows.shape[1] * case.packed.shape[0] > 2 * TILE_BYTES
+def _pays(case: PackedProductCase) -> bool:
+    """Whether unpacked weights fill a cache.
+
+    More than KEPT can hold are written to new pages. Fewer take less time to write than many rows to multiply.
+    """
+    is_large = case.weight_bytes > 2 * TILE_BYTES
+    return case.weight_bytes > 2 * KEPT or (is_large and case.rows.shape[0] <= THIN)
 
 
-VARIANTS = (
-    Variant("fused_unpacking", "packed_product", "cpu", _few, lambda case: case.has_few_rows and _is_large(case)),
-    Variant("unpacked_tiles", "packed_product", "cpu", _many, _is_large),
-)
+VARIANTS = (Variant("packed_weights", "packed_product", "cpu", _multiply, _pays),)

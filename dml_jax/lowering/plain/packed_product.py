@@ -19,10 +19,9 @@ import numpy as np
 from jax import lax
 
 from ..primitive import Move
-from ..values.accumulation_types import wide_type
 from ..values.bit_exact import hide_constant
 from ..values.xla_workarounds import unfused_product
-from ..variant_selection import choose, known_bytes
+from ..variant_selection import choose, known_bytes, shapes_of
 
 __all__ = ["FEW_ROWS", "PackedProductCase", "masks", "multiply_packed", "product", "unpack"]
 
@@ -64,14 +63,18 @@ class PackedProductCase:
         return isinstance(self.rows.shape[0], int) and self.rows.shape[0] <= FEW_ROWS
 
     @property
+    def weight_bytes(self) -> int:
+        """The bytes of the unpacked weights in float32."""
+        return 4 * self.rows.shape[1] * self.packed.shape[0]
+
+    @property
     def plain(self) -> Move:
         """The product with the unpacked matrix; of few rows as one sum that XLA fuses with the unpacking."""
         return self._multiply
 
     def _multiply(self, packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
-        if self.known:
-            packed, *parameters = (hide_constant(array, rows) for array in self.known)
-        scales, zero_points = (x[..., None] if x.ndim else x for x in parameters)
+        arrays = [hide_constant(array, rows) for array in self.known] if self.known else [packed, *parameters]
+        packed, scales, zero_points = (x[..., None] if x.ndim == 2 else x for x in arrays)
         numbers = [w.reshape(w.shape[0], -1) for w in unpack(packed, scales, zero_points, self.bits)]
         if self.has_few_rows:
             terms = (x[:, None] * w[None] for x, w in zip(self.columns(rows, np.float32), numbers, strict=True))
@@ -92,12 +95,12 @@ def product(rows: jax.Array, weights: jax.Array, axis: int = 1) -> jax.Array:
     """Multiplies rows with weights of one type along an axis of these, in float32."""
     contracted = (((1,), (axis,)), ((), ()))
     highest = lax.Precision.HIGHEST
-    return unfused_product(lax.dot_general(rows, weights, contracted, highest, np.dtype(np.float32)))
+    return unfused_product(
+        lax.dot_general(rows, weights, contracted, precision=highest, preferred_element_type=np.float32)
+    )
 
 
-def multiply_packed(
-    rows: jax.Array, packed: Any, scales: Any, zero_points: Any, *, bits: int
-) -> jax.Array:
+def multiply_packed(rows: jax.Array, packed: Any, scales: Any, zero_points: Any, *, bits: int) -> jax.Array:
     """rows @ ((q - zero_points) * scales).T, in float32.
 
     Args:
@@ -109,11 +112,13 @@ def multiply_packed(
     """
     arrays = (packed, scales, zero_points)
     known = arrays if all(isinstance(array, np.ndarray) for array in arrays) else None
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (rows, packed)]
-    where, data = (None, ()) if known else (jnp.asarray(packed), [jnp.asarray(x, np.float32) for x in arrays[1:]])
-    multiply = choose(
-        "packed_product", lambda devices: PackedProductCase(bits, *shapes, known, devices), is_opaque=False
-    )
+    where, data = None, []
+    if not known:
+        where, *data = (hide_constant(x, rows) if isinstance(x, np.ndarray) else x for x in arrays)
+        data = [x.astype(np.float32) for x in data]
+    of_rows, of_packed = shapes_of(rows, packed)
+    case_of = lambda devices: PackedProductCase(bits, of_rows, of_packed, known, devices)  # noqa: E731
+    multiply = choose("packed_product", case_of, is_opaque=False)
     return multiply(where, rows, *data)
 
 

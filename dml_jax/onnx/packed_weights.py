@@ -1,0 +1,83 @@
+"""Weights of a DequantizeLinear with blocks: constants that stay integers where they are multiplied with floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..lowering.plain.packed_product import multiply_packed
+from .deferred import Deferred
+from .quantize_linear import aligned, floats_of
+from .values import Array, on_device
+
+__all__ = ["BlockQuantized", "multiply_block_quantized"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockQuantized(Deferred):
+    """A dequantised matrix, (q - zero_point) * scale, computed only where an operator needs floats.
+
+    Args:
+      q: the integers, 2-D.
+      scale: a number for each block.
+      zero_point: as `scale`; None is 0.
+      axis: along which blocks lie, 0 or 1.
+      block_size: elements that share a scale.
+      kind: the type of the floats.
+    """
+
+    q: Array
+    scale: Array
+    zero_point: Array | None
+    axis: int
+    block_size: int
+    kind: np.dtype[Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.q.shape
+
+    def compute(self) -> Array:
+        return floats_of(self.q, *aligned(self.q, self.scale, self.zero_point, self.axis, self.block_size), self.kind)
+
+    @property
+    def transposed(self) -> BlockQuantized:
+        zero_point = None if self.zero_point is None else self.zero_point.T
+        return replace(self, q=self.q.T, scale=self.scale.T, zero_point=zero_point, axis=1 - self.axis)
+
+
+def multiply_block_quantized(a: Array, b: BlockQuantized) -> jax.Array | None:
+    """a @ b, in float32, for constant integers of 2, 4 or 8 bits whose blocks run down the columns; else None."""
+    dtype, per_byte = b.q.dtype, 0
+    if jnp.issubdtype(dtype, jnp.integer):
+        per_byte = 8 // jnp.iinfo(dtype).bits
+    fits = a.ndim >= 1 and a.shape[-1] == b.shape[0] and a.dtype == b.kind
+    if not isinstance(b.q, np.ndarray) or not fits or b.axis or not per_byte or b.block_size % per_byte or not b.q.size:
+        return None
+    bits = 8 // per_byte
+    half = 2 ** (bits - 1) if jnp.issubdtype(dtype, jnp.signedinteger) else 0
+    zero_point = np.float32(half) if b.zero_point is None else b.zero_point.astype(np.float32).T + np.float32(half)
+    rows = on_device(a).reshape(prod(a.shape[:-1]), a.shape[-1])
+    product = multiply_packed(rows, _packed(b, bits, half), b.scale.T, np.asarray(zero_point), bits=bits)
+    return product.reshape(*a.shape[:-1], b.shape[1])
+
+
+def _packed(b: BlockQuantized, bits: int, half: int) -> np.ndarray:
+    """The integers as bytes of [columns, blocks, bytes of a block]; `half` is added to them."""
+    assert isinstance(b.q, np.ndarray)
+    numbers = (b.q.astype(np.int8).view(np.uint8) + np.uint8(half) & np.uint8(2**bits - 1)).T
+    numbers = np.pad(numbers, [(0, 0), (0, -numbers.shape[1] % b.block_size)])
+    fields = numbers.reshape(len(numbers), -1, b.block_size // (8 // bits), 8 // bits)
+    packed = fields[..., 0].copy()
+    for at in range(1, 8 // bits):
+        packed |= fields[..., at] << np.uint8(bits * at)
+    return packed

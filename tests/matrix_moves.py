@@ -296,6 +296,16 @@ def every_number(dtype):
     return np.arange(2**16, dtype=np.uint16).view(dtype).reshape(256, 256)
 
 
+def can_follow(names):
+    """Whether each of moves that follow each other gets the four rows and columns that it takes."""
+    b = every_number(np.uint16)
+    for name in names:
+        if min(b.shape) < 4:
+            return False
+        b = MOVES[name][1](b)
+    return True
+
+
 def computed(functions, x, way):
     """The results of functions of a matrix; in one program, but for "eager"."""
     if way == "argument":

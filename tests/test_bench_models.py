@@ -336,6 +336,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(here):
         (["dense.onnx", "--random", 1], "--random is for runs without MODELS only"),
         (["dense.onnx", "--costs"], "--costs is for runs without MODELS only"),
         (["graph.bin", "-f", "n:2"], "--onnx-free-dim-name-override is for ONNX models only"),
+        (["dense.onnx", "--no-measure"], "MODELS is for a run that measures only; leave it out"),
         (["--bound", 1], "--bound is for MODELS only"),
         (["--seed", 1, "--quick"], "--seed is for MODELS only"),
         (["dense.onnx", "-k", "nothing"], "no case has 'nothing' in its name"),

@@ -76,10 +76,11 @@ def need_onnx() -> None:
 
 
 def given(*names: str) -> list[str]:
-    """Returns the options, in their long form, that are on the command line."""
+    """Returns the options, in their long form, and arguments that are on the command line."""
     context = click.get_current_context()
-    options = [option for option in context.command.params if option.name in names]
-    return [o.opts[-1] for o in options if context.get_parameter_source(o.name or "") is ParameterSource.COMMANDLINE]
+    params = [p for p in context.command.params if p.name in names]
+    found = [p for p in params if context.get_parameter_source(p.name or "") is ParameterSource.COMMANDLINE]
+    return [p.opts[-1] if isinstance(p, click.Option) else p.human_readable_name for p in found]
 
 
 def refuse_options(only: str, *names: str, instead: str = "leave it out") -> None:

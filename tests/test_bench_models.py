@@ -37,6 +37,12 @@ def not_interrupted(monkeypatch):
     monkeypatch.setattr(bench_run, "_interrupted", [])
 
 
+@pytest.fixture(autouse=True)
+def on_a_cpu(monkeypatch):
+    """On a GPU the plain form has rows, too."""
+    monkeypatch.setattr(model_files.jax, "default_backend", lambda: "cpu")
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A folder to work in, with the model dense.onnx: tanh(x @ w), where x has n rows of 3."""

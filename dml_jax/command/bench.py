@@ -191,8 +191,9 @@ def bench(
     preallocated outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the
     data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh`
     how many times as fast as without a preallocated output. A note before the table says what makes its numbers
-    uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it after
-    the current case and prints the results so far.
+    uncertain: samples that differ, a copy that is not as fast as itself, other work on the device.
+
+    Ctrl-C ends a run after the current case and prints the results so far; a second one leaves out that case.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.

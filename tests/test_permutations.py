@@ -7,11 +7,15 @@ import jax
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, sampled
+from jax import lax
 from variant_cases import chosen_on
 
+from dml_jax.lowering.cpu import blocked_transpose
 from dml_jax.lowering.plain.depth_space import Blocks
-from dml_jax.lowering.plain.permute import Permutation, permute
+from dml_jax.lowering.plain.permute import Permutation, PermuteCase, permute
 from dml_jax.lowering.plain.strided_views import view
+from dml_jax.lowering.registry import VARIANTS
+from dml_jax.lowering.values.xla_workarounds import DROPS_BARRIERS
 from dml_jax.strides.layout import Layout
 
 RNG = np.random.default_rng(5)
@@ -79,3 +83,34 @@ def test_a_view_that_an_operator_reads_is_not_isolated(platform):
     read = partial(view, layout=layout)
     assert chosen_on(platform, read, buffer)
     assert not chosen_on(platform, partial(read, is_operand=True), buffer)
+
+
+# Transposes by blocks of rows, where XLA drops the barrier before another transpose.
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="says what XLA:CPU does with a barrier")
+def test_xla_drops_barriers_in_the_releases_that_are_said_to():
+    """Dropped before XLA fuses, a barrier leaves one loop of two. If this fails, DROPS_BARRIERS is to be corrected."""
+    program = jax.jit(lambda x: lax.optimization_barrier(x * 2) + 1).lower(np.ones(4096, np.float32)).compile()
+    loops = sum("kind=kLoop" in line for line in program.as_text().splitlines())
+    assert loops == (1 if DROPS_BARRIERS else 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "order"),
+    [
+        ("blocked_transpose", np.uint8, (2048, 8192), (1, 0)),  # rows of 128 lines: a cache has 128 places for these
+        ("blocked_transpose", np.float32, (3, 1024, 4096), (0, 2, 1)),
+        ("blocked_transpose", np.float16, (300, 2, 82, 256), (3, 2, 1, 0)),
+        ("unfused", np.uint8, (2048, 8193), (1, 0)),  # rows that lie at all places
+        ("unfused", np.uint8, (48, 2**18), (1, 0)),  # few rows
+        ("unfused", np.float32, (8192, 64), (1, 0)),  # short rows, of which a step of the loop moves little
+    ],
+)
+def test_rows_that_share_places_of_a_cache_move_by_blocks(monkeypatch, name, dtype, shape, order):
+    move = Permutation((shape,), order, (1,) * len(order))
+    case = PermuteCase(move, jax.ShapeDtypeStruct((prod(shape),), dtype), is_operand=False, devices=1)
+    for drops_barriers, expected in ((True, name), (False, "unfused")):
+        monkeypatch.setattr(blocked_transpose, "DROPS_BARRIERS", drops_barriers)
+        variants = [variant for variant in VARIANTS if (variant.operation, variant.platform) == ("permute", "cpu")]
+        assert next(variant.name for variant in variants if variant.pays(case) and variant.run(case)) == expected

@@ -42,7 +42,7 @@ CALLS = {
 
 
 @pytest.mark.thinned(12)
-@pytest.mark.parametrize("form", [None, "plain", "halves", "unfused", "windowed"])
+@pytest.mark.parametrize("form", [None, "plain", "blocked_transpose", "halves", "unfused", "windowed"])
 @pytest.mark.parametrize("bits", [0x8001, 0x007F, 0x7F81], ids=["subnormal", "largest subnormal", "signalling NaN"])
 @pytest.mark.parametrize("name", CALLS)
 def test_bfloat16(name, bits, form):

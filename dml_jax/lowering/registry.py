@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from .cpu import (
+    blocked_transpose,
     cache_chunks,
     cache_chunks_scatter_add,
     concatenated_halves,
@@ -54,6 +55,7 @@ VARIANTS: Sequence[Variant] = (
     *int32_atomics.VARIANTS,
     *block_maxima.VARIANTS,
     *unfold_slices.VARIANTS,
+    *blocked_transpose.VARIANTS,
     *concatenated_halves.VARIANTS,
     *unfused.VARIANTS,
     *scatter_into_copy.VARIANTS,

@@ -17,6 +17,7 @@ from dml_jax.descs import (
     QuantizedLinearMatrixMultiplyDesc,
 )
 from dml_jax.lowering.values.xla_workarounds import int8_product
+from dml_jax.operators._quantization import multiply_integers
 
 pytestmark = pytest.mark.device
 
@@ -218,6 +219,30 @@ def test_products_of_small_odd_sizes_are_exact():
     ]
     for product, (a, b) in zip(together((int8_product, a, b) for a, b in matrices), matrices, strict=True):
         assert_same_bits(product, a.astype(np.int32) @ b.astype(np.int32))
+
+
+SHAPES = [
+    ((1, 9), (9, 5)),
+    ((4, 7), (7, 1)),
+    ((2, 3, 6), (2, 6, 4)),
+    ((3, 8), (2, 8, 5)),
+    ((2, 1, 8), (8, 3)),
+    ((1, 1), (1, 1)),
+]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("per_row", [False, True])
+def test_zero_points_of_rows_are_exact(per_row):
+    """Of matrices and batches, of single rows too: the sums of columns are subtracted."""
+    rng, calls, wanted = np.random.default_rng(1), [], []
+    for of_a, of_b in SHAPES:
+        a, b = rng.integers(0, 256, of_a, np.uint8), rng.integers(-128, 128, of_b, np.int8)
+        zero = rng.integers(0, 256, (*of_a[:-1], 1) if per_row else (1, 1), np.uint8)
+        calls.append((lambda a, b, zero: multiply_integers(a, zero, b, None), a, b, zero))
+        wanted.append((a.astype(np.int32) - zero) @ b.astype(np.int32))
+    for product, expected in zip(together(calls), wanted, strict=True):
+        assert_same_bits(product, expected)
 
 
 def test_integers_of_32_bits_wrap():

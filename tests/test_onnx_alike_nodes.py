@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from fuzz_hostile import LINKS, chain
-from onnx_building import helper, model, numpy_helper, onnx
+from onnx_building import TensorProto, helper, model, numpy_helper, onnx
 from onnx_cases import as_array, cases
 
 from dml_jax.command.main import command
@@ -20,8 +20,11 @@ from dml_jax.onnx.shape_inference import known_shapes
 
 make = helper.make_node
 X = np.ones((2, 6), np.float32)
+INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
 BOTH = "`dml-jax run` takes it\n", "`to_jax(model)` takes it; under jax.jit, too\n"
-NOT = "not traced, because more than 10 of its nodes differ in operator, attributes or sizes; `dml-jax run` traces all"
+NOT = (
+    "not traced, because more than 10 of its nodes differ in operator, attributes or sizes, or its constants take long"
+)
 
 
 def checked(proto, folder, monkeypatch, most=10):
@@ -44,7 +47,9 @@ def test_chains(kind, is_constant, tmp_path, monkeypatch):
     if is_constant or kind not in ("longer", "sequence"):
         assert said.startswith("".join(BOTH))
     else:
-        assert said.startswith(f"{NOT}\n`to_jax(model)` takes it; not traced\nnot checked for DirectML")
+        assert said.startswith(
+            f"{NOT}; `dml-jax run` traces all\n`to_jax(model)` takes it; not traced\nnot checked for DirectML"
+        )
 
 
 def test_the_limit_counts_all_traces(tmp_path, monkeypatch):
@@ -59,6 +64,48 @@ def test_bytes_of_constants_count(tmp_path, monkeypatch):
     proto = model([make("Neg", ["x"], ["y"]), make("Neg", ["y"], ["z"])], {}, ["z"], {"x": np.ones(2**18, np.float32)})
     assert checked(proto, tmp_path, monkeypatch, 4).startswith("".join(BOTH))
     assert checked(proto, tmp_path, monkeypatch, 3).startswith("not traced, because more than 3")
+
+
+def loop(trips, is_constant, body):
+    """A loop whose body is a Neg, or another loop."""
+    inputs = [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", BOOL, [])]
+    outputs = [helper.make_tensor_value_info("on", BOOL, []), onnx.ValueInfoProto(name="t")]
+    nodes = [make("Identity", ["go"], ["on"]), body]
+    graph = helper.make_graph(nodes, "body", [*inputs, onnx.ValueInfoProto(name="s")], outputs)
+    node = make("Loop", ["n", "", "x"], ["y"], body=graph)
+    state = {"x": np.ones((1, 1), np.float32)}
+    constants = {"n": np.int64(trips)} | (state if is_constant else {})
+    return model([node], {} if is_constant else state, ["y"], constants)
+
+
+NEG = make("Neg", ["s"], ["t"])
+
+
+@pytest.mark.parametrize("trips", [10**4, 10**6, 2**30])
+def test_long_loops_of_constants_are_not_computed(trips, tmp_path, monkeypatch):
+    """Loops of data are traced whatever their number of iterations is."""
+    said = checked(loop(trips, True, NEG), tmp_path, monkeypatch)
+    assert said.startswith(BOTH[0] if trips == 10**4 else NOT)
+    assert checked(loop(trips, False, NEG), tmp_path, monkeypatch).startswith("".join(BOTH))
+
+
+def test_loops_in_loops_of_constants_are_not_computed(tmp_path, monkeypatch):
+    """Their numbers of iterations multiply."""
+    inner = loop(100, True, NEG).graph.node[0]
+    inner.input[2], inner.output[0] = "s", "t"
+    assert checked(loop(100, True, inner), tmp_path, monkeypatch).startswith(NOT)
+    assert checked(loop(8, True, inner), tmp_path, monkeypatch, 100).startswith(BOTH[0])
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Conv"])
+def test_large_products_of_constants_are_not_computed(op_type, tmp_path, monkeypatch):
+    """Their sizes are known: computed, they would take hours."""
+    square = np.ones((1, 1, 2000, 2000), np.float32)
+    constants = {"x": square, "w": square if op_type == "MatMul" else square[..., :1000, :1000]}
+    proto = model([make(op_type, ["x", "w"], ["y"])], {}, ["y"], constants)
+    assert checked(proto, tmp_path, monkeypatch, 100).startswith("".join(BOTH))
+    expected = (1, 1, 2000, 2000) if op_type == "MatMul" else (1, 1, 1001, 1001)
+    assert sizes_of(proto)["y"] == (np.float32, expected)
 
 
 def test_nodes_with_graphs_or_random_numbers_are_never_alike(tmp_path, monkeypatch):

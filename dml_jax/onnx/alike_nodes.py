@@ -19,14 +19,17 @@ from .random_keys import RANDOM
 from .sequence_pytrees import EmptyOptional, TensorSequence
 from .traced_memory import SIZED_BY_FLOATS
 
-__all__ = ["NotTracedError", "are_sizes_enough", "shared_outputs", "sharing_outputs"]
+__all__ = ["NotTracedError", "are_sizes_enough", "refuse_long_work", "shared_outputs", "sharing_outputs"]
 
 FEW = 128  # elements of a constant that is compared by its numbers; larger ones must be the same array
 MIB = 2**20  # bytes of constants that take as long to compute as a node takes to trace
 
 
 class NotTracedError(Exception):
-    """More nodes than a limit would be traced; no ValueError, so that no branch or loop takes it for its own fault."""
+    """To trace nodes, or to compute constants, would take long.
+
+    It is no ValueError, so that no branch and no loop takes it for a fault of its own.
+    """
 
 
 class _AlikeNodes:
@@ -85,6 +88,10 @@ class _AlikeNodes:
         self._left -= nodes
         if self._left < 0:
             raise NotTracedError
+
+    @property
+    def is_limited(self) -> bool:
+        return self._left < inf
 
 
 def _are_constants(values: Sequence[Any]) -> bool:
@@ -149,6 +156,17 @@ def sharing_outputs(most: float = inf) -> Iterator[None]:
 def are_sizes_enough() -> bool:
     """Whether only sizes are asked for, so that large constants need not be computed."""
     return _ALIKE.get() is not None
+
+
+def refuse_long_work() -> None:
+    """Ends a trace whose nodes are limited, before something that takes long.
+
+    Raises:
+      NotTracedError: they are.
+    """
+    alike = _ALIKE.get()
+    if alike is not None and alike.is_limited:
+        raise NotTracedError
 
 
 def shared_outputs(

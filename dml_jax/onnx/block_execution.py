@@ -15,7 +15,8 @@ from onnx import TypeProto, defs
 
 from ..core.sharding import wording_refusals
 from ..errors import DataTypeError
-from .alike_nodes import are_sizes_enough, shared_outputs
+from .alike_nodes import are_sizes_enough, refuse_long_work, shared_outputs
+from .constant_work import are_long_products, is_long_loop
 from .deferred import Deferred, plain
 from .eager_nodes import compute
 from .errors import NotConstantError, OnnxError, UnsupportedError
@@ -283,12 +284,16 @@ def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[Any]:
 
     Raises:
       OnnxError: they do not fit in memory.
+      NotTracedError: only sizes are asked for, in a limited time, and computing them takes long.
     """
-    if isinstance(step, Node) and not blocks_of(step) and are_sizes_enough() and may_be_large(step, values):
-        with suppress(NotConstantError):
-            results = list(_results(step, as_data(values), scope))
-            if are_large(results):
-                return results
+    if isinstance(step, Node) and are_sizes_enough():
+        if is_long_loop(step, values):
+            refuse_long_work()
+        if not blocks_of(step) and may_be_large(step, values):
+            with suppress(NotConstantError):
+                results = list(_results(step, as_data(values), scope))
+                if are_large(results) or are_long_products(step, values):
+                    return results
     try:
         with at_once():
             return jax.tree.map(_as_known, list(_results(step, values, scope)))

@@ -75,7 +75,7 @@ def _shapes(graph: Graph) -> Shapes:
 
 
 def _calls_of_untraced() -> Calls:
-    fact = f"more than {MOST_TRACED} of its nodes differ in operator, attributes or sizes"
+    fact = f"more than {MOST_TRACED} of its nodes differ in operator, attributes or sizes, or its constants take long"
     return Calls(f"not traced, because {fact}; `dml-jax run` traces all", "`to_jax(model)` takes it; not traced")
 
 

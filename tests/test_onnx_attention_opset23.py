@@ -29,6 +29,12 @@ class Case:
     seen: np.ndarray
     numbers: dict = field(default_factory=dict)  # of the oracle
 
+    @property
+    def sizes(self):
+        """(batch, heads, queries), and the number of keys."""
+        query, key, _ = self.heads
+        return query.shape[:3], key.shape[2]
+
     def wanted(self, cotangent=None):
         return attended(*self.heads, self.seen, cotangent, **self.numbers)
 
@@ -38,54 +44,67 @@ def drawn(seed, dtype=np.float32, newest=NEWEST):
     draw = Draw(seed)
     cache = ("none", "past", "lengths")[seed % 3]
     opset = draw.one_of(23, 24, newest) if cache != "lengths" else draw.one_of(24, newest)
-    batch, shared, group, size, value_size = (draw.below(1, most) for most in (3, 2, 3, 5, 4))
-    rows, new, past = draw.below(1, 4), draw.below(1, 5), draw.below(0, 3) if cache == "past" else 0
-    if draw.below(0, 9) == 0:
-        rows, new = draw.one_of((0, new), (rows, 0), (1, 1))
-    keys, heads = past + new, shared * group
-    q, key, value = (
-        draw(batch, heads, rows, size),
-        draw(batch, shared, keys, size),
-        draw(batch, shared, keys, value_size),
-    )
-    q, key, value = (x.astype(dtype) for x in (q, key, value))
-    inputs = [q, key[:, :, past:], value[:, :, past:], None, None, None, None]
-    attributes, numbers = {}, {"scale": size**-0.5}
+    (query, *keys), past = drawn_heads(draw, dtype, has_past=cache == "past")
+    inputs = [query, *(x[:, :, past:] for x in keys), None, None, None, None]
+    case = Case(inputs, {}, opset, (query, *keys), None, {"scale": query.shape[3] ** -0.5})
     if draw.one_of(True, False):
         inputs[:3] = map(merged, inputs[:3])
-        attributes |= {"q_num_heads": heads, "kv_num_heads": shared}
+        case.attributes |= {"q_num_heads": query.shape[1], "kv_num_heads": keys[0].shape[1]}
     if cache == "past":
-        inputs[PAST_KEY:LENGTHS] = key[:, :, :past], value[:, :, :past]
-    lengths, starts = np.full(batch, keys), np.full(batch, past)
-    if cache == "lengths":
+        inputs[PAST_KEY:LENGTHS] = (x[:, :, :past] for x in keys)
+    draw_seen_keys(draw, case, past, has_lengths=cache == "lengths")
+    draw_mask(draw, case, dtype)
+    if draw.one_of(True, False):
+        case.attributes["softcap"] = case.numbers["softcap"] = 0.75
+    if draw.one_of(True, False):
+        case.attributes["scale"] = case.numbers["scale"] = 0.5
+    return case
+
+
+def drawn_heads(draw, dtype, has_past):
+    """Queries, all keys and all values in heads, and how many of the keys are of the past."""
+    batch, shared, group, size, value_size = (draw.below(1, most) for most in (3, 2, 3, 5, 4))
+    rows, new, past = draw.below(1, 4), draw.below(1, 5), draw.below(0, 3) if has_past else 0
+    if draw.below(0, 9) == 0:
+        rows, new = draw.one_of((0, new), (rows, 0), (1, 1))
+    of_queries, of_keys = (batch, shared * group, rows), (batch, shared, past + new)
+    shapes = (*of_queries, size), (*of_keys, size), (*of_keys, value_size)
+    return [draw(*shape).astype(dtype) for shape in shapes], past
+
+
+def draw_seen_keys(draw, case, past, has_lengths):
+    """Lengths, a window and causality: what queries see, but for a mask."""
+    (batch, _, rows), keys = case.sizes
+    lengths, starts, window = np.full(batch, keys), np.full(batch, past), [None, None]
+    if has_lengths:
         lengths = draw.rng.integers(0, keys + 1, batch)
-        inputs[LENGTHS], starts = lengths.astype(np.int64), lengths - rows
-    window = [None, None]
-    if opset > 24 and draw.one_of(True, False):
+        case.inputs[LENGTHS], starts = lengths.astype(np.int64), lengths - rows
+    if case.opset > 24 and draw.one_of(True, False):
         window = [draw.one_of(None, 0, 2), draw.one_of(None, 0, 1)]
         names = ("left_window_size", "right_window_size")
-        attributes |= {name: n for name, n in zip(names, window, strict=True) if n is not None}
+        case.attributes |= {name: n for name, n in zip(names, window, strict=True) if n is not None}
     if draw.one_of(True, False):
-        attributes["is_causal"], window[1] = 1, 0
-    seen = seen_keys(rows, lengths, keys, starts, *window)
-    mask = draw.one_of("none", "flags", "numbers", "excluding numbers")
-    if mask != "none":
-        sizes = [draw.one_of(1, n) for n in (batch, heads, rows)][3 - draw.below(0, 3) :]
-        covered = keys - draw.below(0, min(keys, 1)) if opset > 23 else keys
-        flags, terms = draw.rng.random((*sizes, covered)) < 0.6, draw(*sizes, covered)
-        inputs[MASK] = flags if mask == "flags" else terms.astype(dtype)
-        if mask == "excluding numbers":
-            inputs[MASK][~flags] = -np.inf
-        fill = [(0, 0)] * len(sizes) + [(0, keys - covered)]
-        if mask == "flags":
-            seen = seen & np.pad(flags, fill)
-        else:
-            numbers["bias"] = np.pad(inputs[MASK].astype(np.float64), fill, constant_values=-np.inf)
-    if draw.one_of(True, False):
-        attributes["softcap"] = numbers["softcap"] = 0.75
-    if draw.one_of(True, False):
-        attributes["scale"] = numbers["scale"] = 0.5
-    return Case(inputs, attributes, opset, (q, key, value), seen, numbers)
+        case.attributes["is_causal"], window[1] = 1, 0
+    case.seen = seen_keys(rows, lengths, keys, starts, *window)
+
+
+def draw_mask(draw, case, dtype):
+    """A mask or none, of any rank; from opset 24 on it may be one key short, which nobody sees then."""
+    kind = draw.one_of("none", "flags", "numbers", "excluding numbers")
+    if kind == "none":
+        return
+    of_queries, keys = case.sizes
+    sizes = [draw.one_of(1, n) for n in of_queries][3 - draw.below(0, 3) :]
+    covered = keys - draw.below(0, min(keys, 1)) if case.opset > 23 else keys
+    flags, terms = draw.rng.random((*sizes, covered)) < 0.6, draw(*sizes, covered).astype(dtype)
+    if kind == "excluding numbers":
+        terms[~flags] = -np.inf
+    fill = [(0, 0)] * len(sizes) + [(0, keys - covered)]
+    if kind == "flags":
+        case.inputs[MASK], case.seen = flags, case.seen & np.pad(flags, fill)
+    else:
+        case.inputs[MASK] = terms
+        case.numbers["bias"] = np.pad(terms.astype(np.float64), fill, constant_values=-np.inf)
 
 
 def function_of(case, outputs=1, **attributes):

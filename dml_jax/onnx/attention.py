@@ -50,32 +50,19 @@ def attention(
     check_value("qk_matmul_output_mode", qk_matmul_output_mode, range(4))
     check_both(past_key=past_key, past_value=past_value)
     query = heads_of("Q", q, q.ndim, q_num_heads, "q_num_heads")
-    key, value = (heads_of(name, x, q.ndim, kv_num_heads, "kv_num_heads") for name, x in (("K", k), ("V", v)))
-    check_groups(query, key, value)
-    batch, heads, rows, size = query.shape
-    if past_key is not None and past_value is not None:
-        refuse("there is a past", nonpad_kv_seqlen=nonpad_kv_seqlen)
-        check_shape("past_key", past_key, (batch, key.shape[1], None, size))
-        check_shape("past_value", past_value, (*key.shape[:2], past_key.shape[2], value.shape[3]))
-        key, value = (append(on_device(past), new, None) for past, new in ((past_key, key), (past_value, value)))
-    keys = key.shape[2]
-    lengths, starts = None, jnp.full(batch, keys - k.shape[-2], np.int32)
-    if nonpad_kv_seqlen is not None:
-        check_shape("nonpad_kv_seqlen", nonpad_kv_seqlen, (batch,))
-        lengths = nonpad_kv_seqlen.clip(0, keys).astype(np.int32)
-        starts = lengths - np.int32(rows)
+    new_key, new_value = (heads_of(n, x, q.ndim, kv_num_heads, "kv_num_heads") for n, x in (("K", k), ("V", v)))
+    check_groups(query, new_key, new_value)
+    key, value = _append_to_past(new_key, new_value, past_key, past_value, nonpad_kv_seqlen)
+    lengths, starts = _places(nonpad_kv_seqlen, query, new_key.shape[2], key.shape[2])
     common = jnp.promote_types(q.dtype, v.dtype)
     wide = wide_type(common)
-    queries, all_keys, all_values = (x.astype(common) for x in (query, key, value))
-    scale = 1 / sqrt(max(size, 1)) if scale is None else scale
-    mask = None if attn_mask is None else _fit_mask(attn_mask, (batch, heads, rows, keys), wide, is_mask_padded)
-    excludes = mask is not None and mask.dtype == bool
+    operands = [x.astype(common) for x in (query, key, value)]
+    scale = 1 / sqrt(max(query.shape[3], 1)) if scale is None else scale
     attended = attend(
-        *(queries, all_keys, all_values),
+        *operands,
         scale=scale,
         softcap=softcap,
-        added=() if mask is None or excludes else (mask,),
-        mask=mask if excludes else None,
+        **_masks(attn_mask, (*query.shape[:3], key.shape[2]), wide, is_mask_padded),
         lengths=lengths,
         starts=starts,
         window=_window(left_window_size, right_window_size, is_causal),
@@ -85,7 +72,7 @@ def attention(
     output = merge_heads(attended.output) if q.ndim == 3 else attended.output
     results = [narrow_apart(output, q.dtype), key, value][:count]
     if count == 4:
-        products = partial(key_products, queries, all_keys, scale)
+        products = partial(key_products, *operands[:2], scale)
         results.append(narrow_apart(_step(qk_matmul_output_mode, products, softcap, attended), q.dtype))
     return tuple(results)
 
@@ -120,6 +107,28 @@ def check_groups(query: jax.Array, key: jax.Array, value: jax.Array) -> None:
         raise ConstraintError(f"heads of Q must be a multiple of those of K, but they are {heads} and {shared}")
 
 
+def _append_to_past(
+    key: jax.Array, value: jax.Array, past_key: Array | None, past_value: Array | None, lengths: Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Returns all keys and values: those of the past, if there is one, and the new ones."""
+    if past_key is None or past_value is None:
+        return key, value
+    refuse("there is a past", nonpad_kv_seqlen=lengths)
+    check_shape("past_key", past_key, (*key.shape[:2], None, key.shape[3]))
+    check_shape("past_value", past_value, (*key.shape[:2], past_key.shape[2], value.shape[3]))
+    return append(on_device(past_key), key, None), append(on_device(past_value), value, None)
+
+
+def _places(lengths: Array | None, query: jax.Array, new: int, keys: int) -> tuple[Array | None, Array]:
+    """Returns how many keys each row of the batch has, None for all, and the place of its first query among them."""
+    batch, _, rows, _ = query.shape
+    if lengths is None:
+        return None, jnp.full(batch, keys - new, np.int32)
+    check_shape("nonpad_kv_seqlen", lengths, (batch,))
+    lengths = lengths.clip(0, keys).astype(np.int32)
+    return lengths, lengths - np.int32(rows)
+
+
 def _step(mode: int, products: Callable[[], jax.Array], softcap: float, attended: Attended) -> jax.Array:
     """Returns the fourth output by `qk_matmul_output_mode`: products, those within the softcap, scores, or weights."""
     if mode >= 2:
@@ -140,6 +149,14 @@ def _softmax_type(precision: int | None, wide: Any) -> Any:
     if is_narrowed(chosen):
         raise DataTypeError(f"softmax_precision {chosen} must not be narrowed, but {X64_OFF}")
     return chosen
+
+
+def _masks(mask: Array | None, sizes: tuple[int, ...], wide: Any, is_padded: bool) -> dict[str, Any]:
+    """Returns the argument of `attend` that a mask is: flags, or numbers that are added."""
+    if mask is None:
+        return {}
+    fitted = _fit_mask(mask, sizes, wide, is_padded)
+    return {"mask": fitted} if fitted.dtype == bool else {"added": (fitted,)}
 
 
 def _fit_mask(mask: Array, sizes: tuple[int, ...], wide: Any, is_padded: bool) -> jax.Array:

@@ -72,36 +72,27 @@ def group_query_attention(
     queries, keys, values = _heads(query, key, value, num_heads, kv_num_heads)
     lengths = (seqlens_k, total_sequence_length, query_seqlens)
     n = _Lengths.of(keys, past_key, past_value, *lengths, has_room=bool(sliding_window_cache))
-    window = None
-    if sliding_window_cache:
-        capacity = needed("past_key", past_key, "sliding_window_cache is 1").shape[2]
-        window = SlidingWindowCache.of(capacity, local_window_size, n.rows, n.starts, n.ends)
-    if q_norm_weight is not None and k_norm_weight is not None:
-        queries = _rms_normalize(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
-        keys = _rms_normalize(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
+    window = n.in_sliding_window(past_key, local_window_size) if sliding_window_cache else None
+    queries = _rms_normalize(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
+    keys = _rms_normalize(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     if do_rotary:
-        caches = needed("cos_cache", cos_cache, "do_rotary is 1"), needed("sin_cache", sin_cache, "do_rotary is 1")
-        check_caches(*caches, size=keys.shape[3])
-        positions = n.positions if position_ids is None else n.given_positions(position_ids)
-        queries, keys = (
-            rotate(x, positions, *caches, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
-        )
+        caches = {"cos_cache": cos_cache, "sin_cache": sin_cache}
+        queries, keys = _rotate((queries, keys), caches, n, position_ids, bool(rotary_interleaved))
     places = window or n
     all_keys, all_values = (
         append_keys(past, new, places.room, places.starts, query.dtype)
         for past, new in ((past_key, keys), (past_value, values))
     )
-    check_shape("head_sink", head_sink, (num_heads,))
-    sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink
+    sinks = _sinks(head_sink, num_heads, smooth_softmax)
     attended = attend(
         *(narrow_apart(queries, query.dtype), all_keys, all_values),
         scale=scale or 1 / sqrt(keys.shape[3]),
         softcap=softcap,
-        added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads, window))],
+        added=n.bias(attention_bias, num_heads, window),
         lengths=places.ends,
         starts=places.starts,
         window=_window(causal, local_window_size),
-        sinks=None if sinks is None else as_wide(sinks),
+        sinks=sinks,
     )
     output = merge_heads(attended.output)
     if window is None:
@@ -176,25 +167,29 @@ class _Lengths:
         is_first = chunk is None and length.reshape(()) == rows
         return cls(batch, rows, starts, ends, max(total or 0, before, rows), total, is_first)
 
-    @property
-    def positions(self) -> Array:
-        return self.starts[:, None] + np.arange(self.rows, dtype=np.int32)[None]
+    def in_sliding_window(self, past_key: Array | None, size: int) -> SlidingWindowCache:
+        past_key = needed("past_key", past_key, "sliding_window_cache is 1")
+        return SlidingWindowCache.of(past_key.shape[2], size, self.rows, self.starts, self.ends)
 
-    def given_positions(self, ids: Array) -> Array:
-        """Returns the given position_ids; for a first prompt they start at the first row's first one, in every row."""
+    def positions(self, ids: Array | None) -> Array:
+        """Returns positions of new keys, or position_ids; in a first prompt all rows start at the first row's first."""
+        if ids is None:
+            return self.starts[:, None] + np.arange(self.rows, dtype=np.int32)[None]
         check_shape("position_ids", ids, (self.batch, self.rows))
         first = ids[:1, :1] + np.arange(self.rows, dtype=ids.dtype)[None]
         if isinstance(self.is_first, Tracer):
             return jnp.where(self.is_first, first, ids)
         return first if self.is_first else ids
 
-    def bias(self, bias: Array, heads: int, window: SlidingWindowCache | None) -> jax.Array:
-        """Returns the bias, with zeros for unused room of the cache."""
+    def bias(self, bias: Array | None, heads: int, window: SlidingWindowCache | None) -> list[jax.Array]:
+        """Returns the bias, if there is one, with zeros for unused room of the cache."""
+        if bias is None:
+            return []
         check_bias(bias, (self.batch, heads, self.rows))
         if window is None:
-            return fit_keys("attention_bias", bias, self.total, self.room)
+            return [as_wide(fit_keys("attention_bias", bias, self.total, self.room))]
         check_shape("attention_bias", bias, (None, None, None, self.total))
-        return window.bias(bias)
+        return [as_wide(window.bias(bias))]
 
 
 def _window(causal: int, size: int) -> tuple[int | None, int | None]:
@@ -223,10 +218,30 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
 
 
-def _rms_normalize(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
-    """RMS normalization of each head."""
+def _rms_normalize(x: jax.Array, name: str, weight: Array | None, epsilon: float) -> jax.Array:
+    """RMS normalization of each head; without a weight there is none."""
+    if weight is None:
+        return x
     check_shape(name, weight, x.shape[-1:])
     return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)
+
+
+def _rotate(
+    heads: tuple[jax.Array, ...], caches: dict[str, Array | None], n: _Lengths, ids: Array | None, is_interleaved: bool
+) -> tuple[jax.Array, ...]:
+    """Rotary embedding of queries and keys."""
+    cos, sin = (needed(name, cache, "do_rotary is 1") for name, cache in caches.items())
+    check_caches(cos, sin, size=heads[0].shape[3])
+    positions = n.positions(ids)
+    return tuple(rotate(x, positions, cos, sin, is_interleaved=is_interleaved) for x in heads)
+
+
+def _sinks(sinks: Array | None, heads: int, smooth_softmax: int) -> jax.Array | None:
+    """Returns the score of a key without a value, by head, or None; that of `smooth_softmax` is 0."""
+    check_shape("head_sink", sinks, (heads,))
+    if sinks is None:
+        return jnp.zeros(heads, np.float32) if smooth_softmax == 1 else None
+    return as_wide(sinks)
 
 
 OPERATORS: Operators = {"com.microsoft::GroupQueryAttention": {1: group_query_attention}}

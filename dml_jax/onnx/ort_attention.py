@@ -41,14 +41,7 @@ def attention(
 ) -> tuple[jax.Array, ...]:
     """Attention: input @ weights gives queries, keys and values, concatenated along the last dimension."""
     check_shape("input", input, (None, None, None))
-    check_shape("weights", weights, (input.shape[2], None))
-    widths = list(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)
-    if len(widths) != 3 or widths[0] != widths[1]:
-        raise ConstraintError(f"qkv_hidden_sizes must be 3, of which the first two are equal, but they are {widths}")
-    if count > 1 and len({*widths}) > 1:
-        raise ConstraintError(f"qkv_hidden_sizes must be equal if present is an output, but they are {widths}")
-    check_shape("weights", weights, (input.shape[2], sum(widths)))
-    check_shape("bias", bias, (sum(widths),))
+    widths = _widths(input, weights, bias, qkv_hidden_sizes, count)
     if past_present_share_buffer:
         for name, operand in (("past", past), ("past_sequence_length", past_sequence_length)):
             needed(name, operand, "past_present_share_buffer is 1")
@@ -68,6 +61,19 @@ def attention(
         dtype=input.dtype,
         **given,
     )
+
+
+def _widths(input: Array, weights: Array, bias: Array | None, sizes: Sequence[int] | None, count: int) -> list[int]:
+    """Returns how many columns of the weights are of queries, keys and values; by default a third each."""
+    check_shape("weights", weights, (input.shape[2], None))
+    widths = list(sizes or [weights.shape[1] // 3] * 3)
+    if len(widths) != 3 or widths[0] != widths[1]:
+        raise ConstraintError(f"qkv_hidden_sizes must be 3, of which the first two are equal, but they are {widths}")
+    if count > 1 and len({*widths}) > 1:
+        raise ConstraintError(f"qkv_hidden_sizes must be equal if present is an output, but they are {widths}")
+    check_shape("weights", weights, (input.shape[2], sum(widths)))
+    check_shape("bias", bias, (sum(widths),))
+    return widths
 
 
 def attend_projected(
@@ -195,33 +201,22 @@ def _attend(
 ) -> tuple[jax.Array, ...]:
     """Returns the output, and all keys and values. With `length` the past is a cache of that many valid keys."""
     query, key, value = heads
-    (batch, count, queries, size), new = query.shape, key.shape[2]
+    (batch, _, queries, size), new = query.shape, key.shape[2]
     if unidirectional and queries != new:
         rule = "with unidirectional there must be a new key for each query"
         raise ConstraintError(f"{rule}, but there are {new} keys and {queries} queries")
     before = 0 if pasts[0] is None else pasts[0].shape[2]
-    if length is None:
-        firsts, room, total = jnp.full(batch, before, np.int32), before + new, before + new
-    else:
-        check_value("past_sequence_length.size", length.size, (1,))
-        firsts, room = jnp.broadcast_to(on_device(length).reshape(()), (batch,)), before
-        total = None if isinstance(length, Tracer) else int(length.item()) + new
+    firsts, room, total = _places(length, batch, before, new)
     starts = None if length is None else firsts
     keys, values = (
         append_keys(past, rows, room, starts, dtype) for past, rows in zip(pasts, (key, value), strict=True)
     )
-    terms = []
-    if bias is not None:
-        check_bias(bias, (batch, count, queries))
-        terms.append(as_wide(fit_keys("attention_bias", bias, total, room)))
-    if mask is not None:
-        terms.append(jnp.where(_is_kept(mask, batch, queries, total, room), 0, np.float32(mask_filter_value)))
     ends = firsts + np.int32(new)
     attended = attend(
         query,
         *map(as_wide, (keys, values)),
         scale=scale or 1 / sqrt(size),
-        added=terms,
+        added=_terms(bias, mask, query.shape[:3], total, room, mask_filter_value),
         lengths=None if length is None else ends,
         starts=firsts,
         window=(None, 0 if unidirectional else None),
@@ -230,6 +225,31 @@ def _attend(
     if length is not None:
         output = check_room(output, ends, room)
     return narrow_apart(output, dtype), keys, values
+
+
+def _places(length: Array | None, batch: int, before: int, new: int) -> tuple[jax.Array, int, int | None]:
+    """Returns the index of the first new key by row of the batch, the room for keys, and how many there are.
+
+    With `length` the past is a cache of `before` rows, and the number is None while it is data.
+    """
+    if length is None:
+        return jnp.full(batch, before, np.int32), before + new, before + new
+    check_value("past_sequence_length.size", length.size, (1,))
+    firsts = jnp.broadcast_to(on_device(length).reshape(()), (batch,))
+    return firsts, before, None if isinstance(length, Tracer) else int(length.item()) + new
+
+
+def _terms(
+    bias: Array | None, mask: Array | None, sizes: tuple[int, ...], total: int | None, room: int, filter_value: float
+) -> list[jax.Array]:
+    """Returns what is added to scores, of `sizes` (batch, heads, queries): the bias, and a number for masked keys."""
+    terms = []
+    if bias is not None:
+        check_bias(bias, sizes)
+        terms.append(as_wide(fit_keys("attention_bias", bias, total, room)))
+    if mask is not None:
+        terms.append(jnp.where(_is_kept(mask, sizes[0], sizes[2], total, room), 0, np.float32(filter_value)))
+    return terms
 
 
 def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int) -> jax.Array:

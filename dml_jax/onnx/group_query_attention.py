@@ -239,9 +239,9 @@ def _rotate(
 def _sinks(sinks: Array | None, heads: int, smooth_softmax: int) -> jax.Array | None:
     """Returns the score of a key without a value, by head, or None; that of `smooth_softmax` is 0."""
     check_shape("head_sink", sinks, (heads,))
-    if sinks is None:
-        return jnp.zeros(heads, np.float32) if smooth_softmax == 1 else None
-    return as_wide(sinks)
+    if sinks is None and smooth_softmax == 1:
+        sinks = np.zeros(heads, np.float32)
+    return None if sinks is None else as_wide(sinks)
 
 
 OPERATORS: Operators = {"com.microsoft::GroupQueryAttention": {1: group_query_attention}}

@@ -7,7 +7,7 @@ import pytest
 from checks import assert_same_bits, sampled
 from onnx_building import helper, model
 
-from dml_jax.onnx import Backend, NotConstantError, to_jax
+from dml_jax.onnx import Backend, NotConstantError, OnnxError, to_jax
 
 make = helper.make_node
 X = np.float32([[3, -1, 0], [-2, 5, np.nan]])
@@ -180,18 +180,31 @@ def test_weights_before_a_mask_are_parameters():
 SCORES = {"boxes": np.zeros((1, 20_000, 4), np.float32), "scores": np.zeros((1, 2, 20_000), np.float32)}
 
 
-@pytest.mark.parametrize(
-    ("node", "inputs"),
-    [
-        (make("NonZero", ["x"], ["y"]), {"x": X}),
-        (make("Compress", ["x", "c"], ["y"]), {"x": X, "c": np.array([True])}),
-        (make("Unique", ["x"], ["y", "first", "", "counts"]), {"x": X}),
-        (make("NonMaxSuppression", [*SCORES, "most"], ["y"]), {**SCORES, "most": np.array([1000])}),
-    ],
-    ids=lambda case: getattr(case, "op_type", ""),
-)
+SIZED = [
+    (make("NonZero", ["x"], ["y"]), {"x": X}),
+    (make("Compress", ["x", "c"], ["y"]), {"x": X, "c": np.array([True])}),
+    (make("Unique", ["x"], ["y", "first", "", "counts"]), {"x": X}),
+    (make("NonMaxSuppression", [*SCORES, "most"], ["y"]), {**SCORES, "most": np.array([1000])}),
+]
+of_any_size = pytest.mark.parametrize(("node", "inputs"), SIZED, ids=lambda case: getattr(case, "op_type", ""))
+
+
+def with_maximum(node, inputs, most):
+    return to_jax(model([node], inputs, [name for name in node.output if name]), maximum={"y": most})
+
+
+@of_any_size
 def test_programs_hold_no_numbers_up_to_the_maximum(node, inputs):
     """A detector has two such nodes for each class, and each may find hundreds of thousands of scores."""
-    function = to_jax(model([node], inputs, [name for name in node.output if name]), maximum={"y": 100_000})
     with jax.enable_x64(True):
-        assert len(jax.jit(function).lower(*inputs.values()).as_text()) < 50_000
+        lowered = jax.jit(with_maximum(node, inputs, 100_000)).lower(*inputs.values())
+    assert len(lowered.as_text()) < 50_000
+
+
+@of_any_size
+@pytest.mark.parametrize("most", [2**40, 2**62])
+def test_a_maximum_that_does_not_fit_in_memory(node, inputs, most):
+    function = with_maximum(node, inputs, most)
+    for call in (function, jax.jit(function)):
+        with jax.enable_x64(True), pytest.raises(OnnxError, match=f"{node.op_type} node #0: the model needs "):
+            call(**inputs)

@@ -26,6 +26,11 @@ class Maximum:
     outputs: tuple[str, ...]
     sizes: Mapping[str, int]
 
+    @property
+    def stated(self) -> list[int]:
+        """All stated sizes of the outputs."""
+        return [self.sizes[name] for name in self.outputs if name in self.sizes]
+
     def of(self, which: int = 0) -> int | None:
         """Returns the stated size of an output, by its position; None if there is none."""
         return self.sizes.get(self.outputs[which])

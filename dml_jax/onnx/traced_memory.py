@@ -18,6 +18,7 @@ from ..core.memory_checks import check_bytes
 from ..errors import ConstraintError
 from .memory_limits import SURELY_FITS, bytes_of, check_array, memory_limit
 from .node import Node
+from .stated_sizes import Maximum
 from .values import is_narrowed
 
 __all__ = ["FEW", "SIZED_BY_FLOATS", "are_large", "as_data", "check_node", "check_program_arrays", "may_be_large"]
@@ -136,7 +137,9 @@ def _numbers(node: Node, values: Sequence[Any]) -> Iterator[int | float]:
         return
     kinds = (int, float) if node.op_type in SIZED_BY_FLOATS else int
     for value in (*node.attributes.values(), *values):
-        if isinstance(value, np.ndarray):
+        if isinstance(value, Maximum):
+            value = value.stated
+        elif isinstance(value, np.ndarray):
             value = value.ravel().tolist() if value.size <= FEW and value.dtype.kind in "iuf" else []
         for number in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(number, kinds) and not abs(number) <= 1:

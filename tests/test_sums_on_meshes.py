@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -87,9 +88,9 @@ CASES = {
     "ConvTranspose": (node("ConvTranspose", strides=[2, 2]), [(4, 8, 4, 4), (8, 8, 2, 2)]),
     "average_pooling": (partial(dml_jax.average_pooling, window_sizes=2, strides=2), [PICTURES]),
     "average_pooling, overlapping": (partial(dml_jax.average_pooling, window_sizes=3, **PADDED), [PICTURES]),
-    "average_pooling of long windows": (partial(dml_jax.average_pooling, window_sizes=(40,), **PADDED), [(4, 8, 64)]),
-    "max_pooling": (lambda x: dml_jax.max_pooling(x, 3, strides=2, **PADDED)[0], [PICTURES]),
-    "max_pooling of long windows": (lambda x: dml_jax.max_pooling(x, (40,))[0], [(4, 8, 72)]),
+    "average_pooling of long windows": (partial(dml_jax.average_pooling, window_sizes=(140,)), [(4, 8, 144)]),
+    "max_pooling": (lambda x, **how: dml_jax.max_pooling(x, 3, strides=2, **PADDED, **how)[0], [PICTURES]),
+    "max_pooling of long windows": (lambda x, **how: dml_jax.max_pooling(x, (140,), **how)[0], [(4, 4, 144)]),
     "lp_pooling": (partial(dml_jax.lp_pooling, window_sizes=2, strides=2, p=3), [PICTURES]),
     "AveragePoolingDesc": (
         struct("AveragePoolingDesc", {"input": PICTURES}, {"output": (4, 8, 4, 4)}, include_padding=True, **SLIDING),
@@ -128,7 +129,7 @@ CASES = {
     "Gemm": (node("Gemm", transB=1), [(4, 8), (8, 8), (8,)]),
     "Einsum": (node("Einsum", equation="bij,bjk->bik"), [(4, 8, 8), (4, 8, 8)]),
     **{
-        f"reduce {function}": (lambda x, f=function: dml_jax.reduce(abs(x), f, (1, 2)), [(4, 8, 4, 8)])
+        f"reduce {function}": (lambda x, f=function, **how: dml_jax.reduce(abs(x), f, (1, 2), **how), [(4, 8, 4, 8)])
         for function in ("average", "l2", "log_sum_exp", "max", "multiply", "sum", "sum_square")
     },
     "ReduceSum": (lambda x: node("ReduceSum")(x, np.int64([1])), [(4, 8, 8)]),
@@ -199,7 +200,6 @@ CASES = {
         lambda x: dml_jax.roi_align(x, REGIONS, np.int32([0, 3]), (4, 4)),
         [PICTURES],
     ),
-    "as_strided": (partial(dml_jax.as_strided, sizes=(8, 8), strides=(4, 1)), [(64,)]),
     "DeformConv": (node("DeformConv", kernel_shape=[3, 3], pads=[1] * 4), [(4, 4, 4, 8), (8, 4, 3, 3), (4, 18, 4, 8)]),
     "CausalConvWithState": (
         lambda x, w: run_node(helper.make_node("CausalConvWithState", ["x", "w"], ["y", "state"]), [x, w])[0],
@@ -293,6 +293,25 @@ def test_every_pair_of_dimensions(name, kind, exhaustive):
                     raise
                 continue
             assert_right(results, expected, specs)
+
+
+FUNCTIONS = [name for name in CASES if re.search("convolution|gemm|pooling|reduce", name)]  # they take out_sharding
+
+
+@pytest.mark.thinned(25)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_pair_of_dimensions_of_the_output(name, kind, exhaustive):
+    """Of operands that every device has; by default one pair."""
+    call, shapes = CASES[name]
+    mesh, arrays = mesh_of(kind), drawn(shapes)
+    expected = jax.jit(call)(*arrays)
+    pairs = [of_output for (of_output,) in pairs_of([expected.shape])]
+    with jax.set_mesh(mesh):
+        for spec in pairs if exhaustive else pairs[len(name) % len(pairs) :][:1]:
+            constrained = lambda *x, spec=spec: lax.with_sharding_constraint(call(*x), spec)  # noqa: E731
+            asked = constrained if kind == "Auto" else partial(call, out_sharding=spec)
+            assert_right([results_on(mesh, asked, arrays, [P()] * len(arrays))], [expected], spec)
 
 
 @pytest.mark.parametrize("of_outputs", [False, pytest.param(True, marks=pytest.mark.exhaustive)])

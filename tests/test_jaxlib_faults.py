@@ -77,6 +77,23 @@ def sharded_convolutions_are_right(convolve=lambda x, w: lax.conv(x, w, (1, 1), 
     return np.array_equal(convolve(*put), convolve(x, w))
 
 
+BYTES = np.random.default_rng(1).integers(0, 256, (64, 512), np.uint8)
+
+
+def sums_of_bytes_are_right(cast=lambda x: x.astype(jnp.float32), add=lambda x: x.sum(1)):
+    """Of what wraps in 8 bits, or is read as a signed number, and is cast and added up in the same program."""
+    as_signed = BYTES.view(np.int8)
+    found = jax.jit(
+        lambda x: [
+            add(cast(one))
+            for one in (x + x, x * x, x - np.uint8(9), x.astype(np.int8), -x.astype(np.int8), abs(x.astype(np.int8)))
+        ]
+    )(BYTES)
+    with np.errstate(over="ignore"):
+        wanted = [BYTES + BYTES, BYTES * BYTES, BYTES - np.uint8(9), as_signed, -as_signed, abs(as_signed)]
+    return all(np.array_equal(x, y.astype(np.int64).sum(1)) for x, y in zip(found, wanted, strict=True))
+
+
 @dataclass(frozen=True)
 class Fault:
     """`words` begin its row; `last` is the last minor release that has it, or None: all so far."""
@@ -108,6 +125,7 @@ FAULTS = {
     "sharded convolution": Fault(
         "On a mesh of two axes, a convolution of pictures whose rows", sharded_convolutions_are_right
     ),
+    "bytes": Fault("Sums of float32 that were cast from arithmetic of 8-bit integers", sums_of_bytes_are_right),
     "seven dimensions": Fault(
         "0.10.2, 0.11.0",
         partial(runs, "x = jnp.ones((3, 1, 2, 2, 8, 8, 8))\njax.jit(lambda a, b: (a * b).sum(3))(x, x)"),
@@ -137,7 +155,7 @@ def of_node(operator, *inputs, **attributes):
     """The output of one node of ONNX."""
     onnx = pytest.importorskip("dml_jax.onnx")
     make_node = pytest.importorskip("onnx.helper").make_node
-    (output,) = onnx.run_node(make_node(operator, ["a", "b"], ["y"], **attributes), inputs)
+    (output,) = onnx.run_node(make_node(operator, ["a", "b", "c"][: len(inputs)], ["y"], **attributes), inputs)
     return output
 
 
@@ -198,3 +216,26 @@ def test_bits_are_kept_where_xla_changes_them(dtype):
 
 def test_convolutions_are_right_on_meshes_of_two_axes():
     assert sharded_convolutions_are_right(lambda x, w: dml_jax.convolution(x, w, start_padding=1, end_padding=1))
+
+
+@pytest.mark.parametrize(
+    "cast",
+    [
+        lambda x: dml_jax.cast(x, np.float32),
+        lambda x: of_node("Cast", x, to=1),
+        lambda x: of_node("DequantizeLinear", x, np.float32(1)),
+    ],
+    ids=["cast", "Cast", "DequantizeLinear"],
+)
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x: x.sum(1),
+        lambda x: dml_jax.reduce(x, "sum", [1])[:, 0],
+        lambda x: dml_jax.gemm(x, np.ones((512, 1), np.float32))[:, 0],
+        lambda x: dml_jax.average_pooling(x[None, None], (1, 512), strides=(1, 512))[0, 0, :, 0] * 512,
+    ],
+    ids=["sum", "reduce", "gemm", "average_pooling"],
+)
+def test_sums_of_bytes_are_right(cast, add):
+    assert sums_of_bytes_are_right(cast, add)

@@ -89,6 +89,8 @@ def cast(
             array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
+    if jnp.issubdtype(target, jnp.floating) and array.dtype in (jnp.int8, jnp.uint8):
+        array = array.astype(jnp.int32)  # XLA:CPU of jaxlib 0.12 is wrong where it adds up casts of 8-bit arithmetic
     rounded = narrow_apart(array, target)
     narrows = is_float and jnp.issubdtype(target, jnp.floating) and 8 <= jnp.finfo(target).bits < _bits(array)
     return (

@@ -28,7 +28,9 @@ from jax.custom_batching import sequential_vmap
 from ..plain.scatter_reduce import ScatterReduceCase
 from ..plain.scatter_rows import Rows
 from ..primitive import Move, varying_alike
+from ..values.xla_workarounds import WRITES_PARTS
 from ..variant_selection import Variant
+from .cache_chunks import to_image, to_numbers
 
 __all__ = ["VARIANTS"]
 
@@ -76,10 +78,12 @@ def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Arra
     def step(turn: Any, result: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
         start = jnp.minimum(turn * size, length - size)  # what the last chunk shares with the one before is the same
         at, chunk = (lax.dynamic_slice_in_dim(array, start, size, own) for array in arrays)
-        sums = _add_flat(part, at, chunk.astype(case.wide))
-        return lax.dynamic_update_slice_in_dim(result, sums.astype(dtype), start, dim)
+        sums = _add_flat(part, at, chunk.astype(case.wide)).astype(dtype)
+        return lax.dynamic_update_slice_in_dim(result, sums if WRITES_PARTS else to_image(sums), start, dim)
 
-    return _loop(-(-length // size), step, jnp.zeros(rows.shape, dtype), (indices, updates))
+    zeros = jnp.zeros(rows.shape, dtype)
+    result = _loop(-(-length // size), step, zeros if WRITES_PARTS else to_image(zeros), (indices, updates))
+    return result if WRITES_PARTS else to_numbers(result, dtype)
 
 
 def _add_flat(rows: Rows, indices: jax.Array, numbers: jax.Array) -> jax.Array:

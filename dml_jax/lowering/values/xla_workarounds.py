@@ -13,12 +13,14 @@ from jax import lax
 
 from ..primitive import Move, Target, by_target
 
-__all__ = ["DROPS_BARRIERS", "divide", "int8_product", "unfused_product", "widened_float4"]
+__all__ = ["DROPS_BARRIERS", "WRITES_PARTS", "divide", "int8_product", "unfused_product", "widened_float4"]
 
 _MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
 JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
 # Whether XLA:CPU drops barriers before it fuses: a transpose after one is then not compiled alone.
 DROPS_BARRIERS = JAXLIB <= 10
+# Whether a loop on CPUs writes a part of an array of bfloat16 without a pass over all of it.
+WRITES_PARTS = JAXLIB > 10
 
 
 def unfused_product(product: jax.Array) -> jax.Array:

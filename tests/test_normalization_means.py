@@ -189,7 +189,7 @@ def test_each_of_a_batch_is_as_if_alone():
 
 @pytest.mark.parametrize("spec", sampled([("a", None), (None, "a"), (None, ("a", "b")), ("a", "b")], [("a", "b")]))
 def test_axes_that_an_explicit_mesh_splits(spec):
-    mesh = jax.make_mesh((4, 2), ("a", "b"))
+    mesh = jax.make_mesh((4, 2), ("a", "b"), devices=jax.devices("cpu"))
     x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32) + 1e3
     with jax.set_mesh(mesh):
         for axes in ((0,), (1,), (0, 1)):

@@ -497,12 +497,12 @@ def calls_by_operation(*, every):
 
 
 # The operators whose large calls choose the rarest variant of an operation: every other call tried is one of theirs.
-RAREST = {"move": "tile", "gather": "gather_elements", "scatter_reduce": "gather"}
+RAREST = {"move": "tile", "gather": "gather_elements", "permute": "as_strided", "scatter_reduce": "gather"}
 
 
 def calls_that_choose(operation, *, every):
-    """Large calls of operators of which some small call is of the operation."""
-    operators = {call.operator for call in calls_by_operation(every=every).get(operation, ())}
+    """Large calls of operators of which some small call is of the operation, and of that with its rarest variant."""
+    operators = {RAREST.get(operation)} | {call.operator for call in calls_by_operation(every=every).get(operation, ())}
     calls = [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
     turns = Counter()
 

@@ -196,6 +196,8 @@ def _measured(
                 rows += found
                 faults = [*job.faults(found)]
             except KeyboardInterrupt:
+                if not _interrupted:  # somebody else's: what is kept stays
+                    raise
                 break
             except ConstraintError as error:
                 faults = [str(error)]

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..core.tensors.data_type import SupportsDType
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import NpyHeader, load_npy, read_header
 from .errors import BatchError
@@ -32,7 +33,7 @@ class NpyFile:
     """
 
     path: str | os.PathLike[str]
-    dtype: np.dtype[Any] | type[Any] | str | None = None
+    dtype: np.dtype[Any] | type[Any] | SupportsDType | str | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -19,6 +19,7 @@ import numpy as np
 from ...errors import ConstraintError, message
 from ..sharding import OutSharding as Sharding
 from ..sharding import as_out_sharding
+from ..tensors.data_type import SupportsDType
 from .arrays import as_condition, as_data, as_data_list
 from .exact_scalars import Number, as_known_number, fill_reader
 from .indices import as_indices
@@ -207,7 +208,9 @@ TypeName = Literal[
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 ]
-DType = Annotated[np.dtype[Any] | type[Any] | TypeName, attribute(as_dtype, shown="np.dtype | type | str")]
+DType = Annotated[
+    np.dtype[Any] | type[Any] | SupportsDType | TypeName, attribute(as_dtype, shown="np.dtype | type | str")
+]
 Fill = Annotated[Number | None, fill_in("fill", "Number | None")]
 Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]

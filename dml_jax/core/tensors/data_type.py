@@ -7,13 +7,20 @@ import operator
 from collections.abc import Sequence
 from functools import cache, reduce
 from string import ascii_uppercase
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, message
 
-__all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags"]
+__all__ = ["DataType", "DataTypeLike", "DataTypeName", "SupportsDType", "TensorFlags"]
+
+
+class SupportsDType(Protocol):
+    """What has the type as its `dtype`: jnp.float32, which is no class to type checkers from jax 0.12 on."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
 
 
 class DataType(enum.IntEnum):
@@ -169,4 +176,4 @@ DataTypeName = Literal[
     "int4",
 ]
 # The arguments of `DataType.of`: types of JAX and NumPy too, such as jnp.float32.
-DataTypeLike = DataType | DataTypeName | np.dtype[Any] | type[Any]
+DataTypeLike = DataType | DataTypeName | np.dtype[Any] | type[Any] | SupportsDType

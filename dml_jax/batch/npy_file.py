@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..core.tensors.data_type import SupportsDType
+from ..core.supports_dtype import SupportsDType
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import NpyHeader, load_npy, read_header
 from .errors import BatchError

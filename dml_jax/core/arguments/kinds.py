@@ -19,7 +19,7 @@ import numpy as np
 from ...errors import ConstraintError, message
 from ..sharding import OutSharding as Sharding
 from ..sharding import as_out_sharding
-from ..tensors.data_type import SupportsDType
+from ..supports_dtype import SupportsDType
 from .arrays import as_condition, as_data, as_data_list
 from .exact_scalars import Number, as_known_number, fill_reader
 from .indices import as_indices

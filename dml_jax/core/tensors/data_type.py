@@ -7,20 +7,14 @@ import operator
 from collections.abc import Sequence
 from functools import cache, reduce
 from string import ascii_uppercase
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, message
+from ..supports_dtype import SupportsDType
 
-__all__ = ["DataType", "DataTypeLike", "DataTypeName", "SupportsDType", "TensorFlags"]
-
-
-class SupportsDType(Protocol):
-    """What has the type as its `dtype`: jnp.float32, which is no class to type checkers from jax 0.12 on."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
+__all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags"]
 
 
 class DataType(enum.IntEnum):

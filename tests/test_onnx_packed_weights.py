@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checks import sampled
+from onnx import numpy_helper
 from onnx_building import helper, model
 
 from dml_jax import use_form
@@ -95,6 +96,25 @@ def test_a_product_by_dequantized_blocks(dtype, way, has_zero_points):
     for count in (1, 3):
         function, x = to_jax(of_dequantize_linear(weights, count, way)), rows(count, 90)
         assert_near(jax.jit(function)(x), x, weights.floats() * (0.5 if way == "Gemm" else 1))
+
+
+@pytest.mark.parametrize("dtype", sampled(TYPES, ["int4", "uint8"]))
+@pytest.mark.parametrize("way", sampled(["MatMul", "Gemm", "Transpose"], ["MatMul", "Gemm"]))
+@pytest.mark.parametrize("data", sampled(["z", "s", "sz"], ["z", "sz"]))
+def test_zero_points_and_scales_that_are_inputs(dtype, way, data):
+    """Beside constant integers, under jit and vmap."""
+    weights = Weights(6, getattr(ml_dtypes, dtype, dtype), 10, 6, 4)
+    proto, x, given = of_dequantize_linear(weights, 3, way), rows(3, 10), {}
+    for constant in list(proto.graph.initializer):
+        if constant.name in data:
+            given[constant.name] = numpy_helper.to_array(constant)
+            proto.graph.initializer.remove(constant)
+            sizes = helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims)
+            proto.graph.input.append(sizes)
+    function, expected = to_jax(proto), weights.floats() * (0.5 if way == "Gemm" else 1)
+    many = jax.tree.map(lambda array: np.stack([array, array]), (x, given))
+    for y in (jax.jit(function)(x, **given), *jax.vmap(lambda x, given: function(x, **given))(*many)):
+        assert_near(y, x, expected)
 
 
 # What is compiled.

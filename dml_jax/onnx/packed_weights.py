@@ -65,9 +65,10 @@ def multiply_block_quantized(a: Array, b: BlockQuantized) -> jax.Array | None:
         return None
     bits = 8 // per_byte
     half = 2 ** (bits - 1) if jnp.issubdtype(dtype, jnp.signedinteger) else 0
-    zero_point = np.float32(half) if b.zero_point is None else b.zero_point.astype(np.float32).T + np.float32(half)
+    shift = np.array(half, np.float32)
+    zero_point = shift if b.zero_point is None else b.zero_point.astype(np.float32).T + shift
     rows = on_device(a).reshape(prod(a.shape[:-1]), a.shape[-1])
-    product = multiply_packed(rows, _packed(b, bits, half), b.scale.T, np.asarray(zero_point), bits=bits)
+    product = multiply_packed(rows, _packed(b, bits, half), b.scale.T, zero_point, bits=bits)
     return product.reshape(*a.shape[:-1], b.shape[1])
 
 

@@ -118,6 +118,27 @@ def test_bits_and_nothing():
     assert [y.shape for y in jax.jit(nothing)(np.zeros((0, 3), np.float32))] == [(2,), (2,), (0,), (2,)]
 
 
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.float32([[1, np.nan], [0, 1], [1, np.nan], [np.nan, 2], [np.nan, 1], [np.nan, 1]]),
+        np.float32([1, np.nan, 0, np.nan]),
+        np.zeros((3, 0), np.float32),
+        np.zeros((2, 0, 3), np.float32),
+        np.zeros((0, 2), np.float32),
+    ],
+    ids=lambda x: str(x.shape),
+)
+@pytest.mark.parametrize("how", [{}, {"sorted": 0}])
+def test_slices_of_nan_and_of_nothing(x, how):
+    """With a maximum and without: a slice with a NaN equals no other one, and slices without elements are equal."""
+    proto = model([helper.make_node("Unique", ["x"], OUTPUTS, axis=0, **how)], {"x": x}, OUTPUTS)
+    for most in (1, 9):
+        results = jax.jit(to_jax(proto, maximum={"y": most}))(x)
+        for y, wanted in zip(results, padded(to_jax(proto)(x), x, 0, most), strict=True):
+            assert_same_values(y, wanted)
+
+
 def test_gradients_reach_the_first_of_equal_elements():
     x = np.float32([3, 1, 3, 2, 1])
     weights = np.float32([5, 7, 11, 13, 0])  # of 1, 2, 3, and two zeros

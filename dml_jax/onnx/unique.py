@@ -49,11 +49,12 @@ def _up_to(size: int, x: jax.Array, along: int | None, is_sorted: bool) -> tuple
     data = x.reshape(-1) if along is None else x
     axis = along or 0
     room = data.shape[axis]
-    uniques = jnp.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis, size=room)
+    # As in NumPy, NaNs are equal, but slices with NaNs are not.
+    uniques = jnp.unique(data, True, True, True, axis, equal_nan=data.ndim == 1, size=room)
     is_there = uniques[3] > 0
     uniques = (*uniques[:1], jnp.where(is_there, uniques[1], room), *uniques[2:])
     first, inverse, counts = _found(uniques, jnp, is_sorted)
-    after = (0, max(0, size - room))
+    after = (0, max(0, size - first.shape[0]))
     first = jnp.pad(first[:size], after, constant_values=room)
     counts = jnp.pad(counts[:size], after)
     numbers = (n.astype(np.int32) for n in (first, inverse, counts))

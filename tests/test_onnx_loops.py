@@ -205,8 +205,8 @@ def test_rows_of_an_unknown_number_need_a_maximum_if_they_are_read():
     for maximum, text in [
         (
             {"row": 1},
-            "maximum must name outputs of Compress, Loop, NonMaxSuppression, NonZero, Unique: rows, y, but it has "
-            "'row'",
+            "maximum must name outputs of Loop, or first outputs of Compress, NonMaxSuppression, NonZero, Unique: "
+            "rows, y, but it has 'row'",
         ),
         ({"rows": -1}, "maximum must be an integer of at least 0, but that of 'rows' is -1"),
         ({"rows": 1.5}, "maximum must be an integer of at least 0, but that of 'rows' is 1.5"),

@@ -8,7 +8,7 @@ from onnx_building import assert_same_values, helper, model, runtime
 from onnx_one_node import assert_as_runtime, assert_refused, shape
 
 from dml_jax import DataTypeError
-from dml_jax.onnx import NotConstantError, to_jax
+from dml_jax.onnx import NotConstantError, OnnxError, to_jax
 
 TYPES = (np.float32, np.float64, np.int64, np.int8, np.float16)
 
@@ -116,6 +116,26 @@ def test_bits_and_nothing():
             assert_same_bits(y, np.asarray(wanted))
     nothing = to_jax(model([node], {"x": np.zeros((0, 3), np.float32)}, OUTPUTS), maximum={"y": 2})
     assert [y.shape for y in jax.jit(nothing)(np.zeros((0, 3), np.float32))] == [(2,), (2,), (0,), (2,)]
+
+
+@pytest.mark.parametrize("names", [["", "f"], ["", "", "f", "c"], ["", "", "", "f"]])
+def test_the_first_output_that_is_there_states_the_size(names):
+    x = np.float32([2, 1, 2, 3])
+    proto = model([helper.make_node("Unique", ["x"], names)], {"x": x}, list(filter(None, names)))
+    with pytest.raises(NotConstantError, match=r"maximum=\{'f': 100\}"):
+        jax.jit(to_jax(proto))(x)
+    results = jax.tree.leaves(jax.jit(to_jax(proto, maximum={"f": 2}))(x))
+    whole = dict(zip(OUTPUTS, ([1, 2], [1, 0], [1, 0, 1, 2], [1, 2]), strict=True))
+    expected = [whole[output] for output, name in zip(OUTPUTS, names, strict=False) if name]
+    for y, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(y, wanted)
+
+
+def test_another_output_states_no_size():
+    x = np.float32([2, 1, 2, 3])
+    proto = model([helper.make_node("Unique", ["x"], OUTPUTS)], {"x": x}, OUTPUTS)
+    with pytest.raises(OnnxError, match="NonZero, Unique: y, but it has 'counts'"):
+        to_jax(proto, maximum={"counts": 2})
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,8 @@ def to_jax(
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
     rows = STRAIGHT_THROUGH if straight_through else FOLDED
-    graph = read_graph(proto, folder, _check_maximum(maximum or {}, outputs_of(proto, _OF_ANY_SIZE)), rows, max_nodes)
+    sized = outputs_of(proto, _OF_ONE_SIZE, 1) | outputs_of(proto, ["Loop"])
+    graph = read_graph(proto, folder, _check_maximum(maximum or {}, sized), rows, max_nodes)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
@@ -291,15 +292,16 @@ def _restored(
     return to_jax(with_initializers(model, initializers), **options)
 
 
-# Operators whose outputs have as many rows as data say, or as many as are stated.
-_OF_ANY_SIZE = ("Compress", "Loop", "NonMaxSuppression", "NonZero", "Unique")
+# Operators whose outputs have as many rows as data say, or as many as are stated by the name of the first one.
+_OF_ONE_SIZE = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
 
 
 def _check_maximum(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
     for name, size in maximum.items():
         if name not in names:
             shown = ", ".join(map(escaped, sorted(names))) or "of which there are none"
-            raise OnnxError(f"maximum must name outputs of {', '.join(_OF_ANY_SIZE)}: {shown}, but it has {name!r}")
+            rule = f"maximum must name outputs of Loop, or first outputs of {', '.join(_OF_ONE_SIZE)}"
+            raise OnnxError(f"{rule}: {shown}, but it has {name!r}")
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise OnnxError(f"maximum must be an integer of at least 0, but that of {name!r} is {size!r:.60}")
     return maximum

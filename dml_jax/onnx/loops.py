@@ -27,7 +27,7 @@ def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Maximum
     trips, cond, *state = v_initial
     kept = len(state)
     body.check(inputs=2 + kept, outputs=1 + max(kept, count))
-    stated = {name: k for k, name in enumerate(maximum.outputs) if maximum.of(k) is not None}
+    stated = {name: k for k, name in enumerate(maximum.outputs) if name in maximum.sizes}
     if states := [name for name, k in stated.items() if k < kept]:
         raise ConstraintError(f"maximum must be of a scan output, but {states[0]!r} is a state")
     trips, go = _scalar("M", trips), True if cond is None else _scalar("cond", cond)

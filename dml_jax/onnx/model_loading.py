@@ -64,10 +64,10 @@ def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
     return (message for _, message in _messages(model) if isinstance(message, TensorProto))
 
 
-def outputs_of(model: onnx.ModelProto, op_types: Collection[str]) -> set[str]:
-    """Returns the names of all outputs of nodes of some operators, in graphs and functions too."""
+def outputs_of(model: onnx.ModelProto, op_types: Collection[str], most: int | None = None) -> set[str]:
+    """Returns the names of all outputs, or of so many, of nodes of some operators, in graphs and functions too."""
     nodes = (message for _, message in _messages(model) if isinstance(message, onnx.NodeProto))
-    return {name for node in nodes if node.op_type in op_types for name in node.output if name}
+    return {name for node in nodes if node.op_type in op_types for name in [*filter(None, node.output)][:most]}
 
 
 def read_inside(node: onnx.NodeProto) -> tuple[str, ...]:

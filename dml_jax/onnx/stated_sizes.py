@@ -31,12 +31,17 @@ class Maximum:
         """All stated sizes of the outputs."""
         return [self.sizes[name] for name in self.outputs if name in self.sizes]
 
-    def of(self, which: int = 0) -> int | None:
-        """Returns the stated size of an output, by its position; None if there is none."""
-        return self.sizes.get(self.outputs[which])
+    @property
+    def name(self) -> str:
+        """Of the first output that has one: by it, the size of the outputs is stated."""
+        return next(filter(None, self.outputs), "")
+
+    def of(self) -> int | None:
+        """Returns the stated size of the outputs; None if there is none."""
+        return self.sizes.get(self.name)
 
     def known(self, name: str, value: Any, decides: str) -> np.ndarray:
-        """Returns a value that must be known, because no size is stated of the first output.
+        """Returns a value that must be known, because no size is stated.
 
         Raises:
           NotConstantError: it depends on data that is being traced.
@@ -45,5 +50,5 @@ class Maximum:
             return np.asarray(value)
         raise NotConstantError(
             f"{name} must be known under jax.jit, because it decides {decides}, but it depends on the data of an "
-            f"input, or on a parameter that is given; to_jax(model, maximum={{{self.outputs[0]!r}: 100}}) states 100"
+            f"input, or on a parameter that is given; to_jax(model, maximum={{{self.name!r}: 100}}) states 100"
         )

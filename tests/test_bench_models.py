@@ -209,7 +209,7 @@ def test_results_that_differ_are_told_and_the_run_fails(here, monkeypatch):
     assert done.exit_code == 1
     fact = "results differ from those of ONNX Runtime by 0.5 of the largest number; --bound is 0.01"
     assert f"error: model dense.onnx: {fact}\n" in done.stderr
-    assert "error: 1 cases failed, as said above; all others were measured" in done.stdout
+    assert "error: 1 case failed, as said above; all others were measured" in done.stdout
     assert "differs  5.0e-01" in done.stdout
     _, other = Results.read(here / "r.json").rows
     assert (other.same_bits, other.error) == (False, pytest.approx(0.5))

@@ -213,7 +213,7 @@ def test_other_programs_run_when_one_fails(monkeypatch, tmp_path):
     done = run(*QUICKLY, "-k", "rows,", "-k", "narrow,", "--json", tmp_path / "r.json")
     assert done.exit_code == 1
     assert f"error: {program_named('rows')}: MemoryError: no room for 1 TiB\n" in done.output
-    assert "error: 1 cases failed, as said above; all others were measured" in done.output
+    assert "error: 1 case failed, as said above; all others were measured" in done.output
     names = {row["case"] for row in json.loads((tmp_path / "r.json").read_text())["rows"]}
     assert names == {program_named("narrow")}
 

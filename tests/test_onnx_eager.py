@@ -9,6 +9,7 @@ from onnx_loops import value
 
 from dml_jax import use_form
 from dml_jax.onnx import OnnxError, eager_nodes, to_jax
+from dml_jax.onnx.progress import DOING
 
 make = helper.make_node
 X = np.random.default_rng(0).standard_normal((1, 4, 6, 6)).astype(np.float32)
@@ -76,11 +77,12 @@ OPERANDS |= {"Sub": ["n", "x"], "Clip": ["x", "", "n"]}
 
 @pytest.mark.parametrize("kind", OPERANDS)
 def test_other_numbers_compile_nothing(kind, compiled):
-    def call(number):
-        return to_jax(model([make(kind, OPERANDS[kind], ["y"])], {"x": X}, ["y"], {"n": np.float32([number])}))(X)
+    def call(number, x=X):
+        return to_jax(model([make(kind, OPERANDS[kind], ["y"])], {"x": x}, ["y"], {"n": np.float32([number])}))(x)
 
     call(1.5)
     assert compiled(lambda: call(2.5)) == []
+    assert compiled(lambda: call(2.5, X[..., 1:]))
 
 
 def test_iterations_share_programs(compiled):
@@ -99,10 +101,11 @@ def test_iterations_share_programs(compiled):
     ]
     state = [value(name, np.float32) for name in "ae"]
     graph = helper.make_graph(body, "body", [number, condition, state[0]], [condition, state[1]])
-    a, x = np.float32([1, 2]), np.arange(16, dtype=np.float32).reshape(2, 8)
+    wide = np.arange(18, dtype=np.float32).reshape(2, 9)
+    a, x = np.float32([1, 2]), wide[:, :8]
     loop = make("Loop", ["m", "", "a"], ["y"], body=graph)
 
-    def call(trips):
+    def call(trips, x=x):
         known = {"m": np.int64(trips), "one": np.int64([1])}
         expected = a
         for i in range(trips):
@@ -111,6 +114,7 @@ def test_iterations_share_programs(compiled):
 
     call(3)
     assert compiled(lambda: call(7)) == []
+    assert compiled(lambda: call(7, wide))
 
 
 def test_sizes_are_known_in_a_program(programs):
@@ -163,3 +167,9 @@ def test_64_bits_are_not_narrowed():
     power = to_jax(model([make("Pow", ["x", "b"], ["y"])], {"x": X}, ["y"], {"b": np.float64([2])}))
     with pytest.raises(TypeError, match="float64 must not be narrowed"):
         power(X)
+
+
+def test_it_is_known_which_node_runs():
+    for count, before in ((1, "0 nodes"), (2, "1 node"), (3, "2 nodes")):
+        chain(*[("Relu", [], {})] * count)(X)
+        assert DOING.text == f"Relu node #{count - 1}, after {before}"

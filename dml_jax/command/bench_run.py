@@ -120,7 +120,8 @@ def run(
     if not (results.rows or results.costs or failures):
         sys.exit("error: nothing was measured, as no program that was drawn has what -k asks for in its name")
     if failures:
-        sys.exit(f"error: {len(failures)} cases failed, as said above; all others were measured")
+        failed = "1 case" if len(failures) == 1 else f"{len(failures)} cases"
+        sys.exit(f"error: {failed} failed, as said above; all others were measured")
     if is_strict and results.notes:
         sys.exit("error: the numbers are uncertain, as the notes above say; end other work, and measure again")
     if is_slower:

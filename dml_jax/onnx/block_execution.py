@@ -235,7 +235,8 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     read = [*values, *(scope[name] for name in step.captured)]
     try:
         leaves = jax.tree.leaves(read)
-        DOING.text = f"{step.label}, after {count_node(len(leaves))} nodes"
+        before = count_node(len(leaves))
+        DOING.text = f"{step.label}, after {before} {'node' if before == 1 else 'nodes'}"
         compute = partial(_outputs, step, values, scope, all(map(_is_known, leaves)))
         if isinstance(step, FunctionCall):
             return compute()

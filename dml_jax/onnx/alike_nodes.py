@@ -21,12 +21,12 @@ from .traced_memory import SIZED_BY_FLOATS
 
 __all__ = ["NotTracedError", "are_sizes_enough", "refuse_long_work", "shared_outputs", "sharing_outputs"]
 
-FEW = 128  # elements of a constant that is compared by its numbers; larger ones must be the same array
+FEW = 128  # elements of a constant that is compared by its numbers; larger ones are alike to none
 MIB = 2**20  # bytes of constants that take as long to compute as a node takes to trace
 
 
 class NotTracedError(Exception):
-    """To trace nodes, or to compute constants, would take long.
+    """To trace nodes, or to compute constants, would take long; its text says which.
 
     It is no ValueError, so that no branch and no loop takes it for a fault of its own.
     """
@@ -40,25 +40,26 @@ class _AlikeNodes:
     """
 
     def __init__(self, most: float):
-        self._left = most
-        self._constants: dict[Hashable, Any] = {}
+        self._most = self._left = most
         self._traces: list[tuple[Any, dict[Hashable, Any]]] = []  # that lie in each other, the innermost last
 
     def outputs(self, node: Node, values: Sequence[Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Returns the outputs of a node by name; those of one that is alike if there was one in this trace.
 
+        Outputs that hold constants are not shared: these count by their numbers, and would be kept.
+
         Raises:
           NotTracedError: too many nodes were traced.
         """
-        key, traced = _key(node, values), self._of_this_trace()
+        if _are_constants(values):
+            return self.counted(node, values, compute)
+        key, alike = _key(node, values), self._of_this_trace()
         names = list(filter(None, node.outputs))
-        for table in (self._constants, traced):
-            if key in table:
-                return dict(zip(names, table[key][0], strict=True))
+        if key in alike:
+            return dict(zip(names, alike[key], strict=True))
         outputs = self.counted(node, values, compute)
-        made = [outputs[name] for name in names]
-        table = self._constants if _are_constants(made) else traced
-        table[key] = made, values, node  # which keep their ids
+        if not any(isinstance(x, np.ndarray) for x in jax.tree.leaves(outputs)):
+            alike[key] = [outputs[name] for name in names]
         return outputs
 
     def counted(self, node: Node, values: Sequence[Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -67,12 +68,13 @@ class _AlikeNodes:
         Raises:
           NotTracedError: too many nodes were traced.
         """
-        is_computed = _are_constants(values) and RANDOM not in node.captured
-        self._count(0 if is_computed else 1)
+        are_constants = _are_constants(values) and RANDOM not in node.captured
+        self._count(0 if are_constants else 1)
         outputs = compute()
-        if is_computed:
+        if are_constants:
             arrays = [x for x in jax.tree.leaves([*values, *outputs.values()]) if isinstance(x, np.ndarray)]
-            self._count(sum(x.nbytes for x in arrays) / MIB)
+            is_left_out = not _are_constants(list(outputs.values()))
+            self._count(is_left_out + sum(x.nbytes for x in arrays) / MIB)
         return outputs
 
     def _of_this_trace(self) -> dict[Hashable, Any]:
@@ -87,7 +89,8 @@ class _AlikeNodes:
     def _count(self, nodes: float) -> None:
         self._left -= nodes
         if self._left < 0:
-            raise NotTracedError
+            fact = f"more than {self._most} nodes had to be traced in all, each MiB of constants counted as a node"
+            raise NotTracedError(fact)
 
     @property
     def is_limited(self) -> bool:
@@ -103,8 +106,7 @@ def _key(node: Node, values: Sequence[Any]) -> Hashable:
 
     Of constants beside data, such as weights, the floats and narrow integers are no sizes, except of a few operators.
     """
-    is_exact = node.op_type in SIZED_BY_FLOATS or _are_constants(values)
-    is_exact |= any(isinstance(value, Bounded) for value in values)
+    is_exact = node.op_type in SIZED_BY_FLOATS or any(isinstance(value, Bounded) for value in values)
     schema, read = node.schema, tuple(map(bool, node.outputs))
     operator = node.function, schema.domain, schema.name, schema.since_version, read
     attributes = tuple((name, _of_value(value, True)) for name, value in node.attributes.items())
@@ -112,7 +114,7 @@ def _key(node: Node, values: Sequence[Any]) -> Hashable:
 
 
 def _of_value(value: Any, is_exact: bool) -> Hashable:
-    """Returns what sizes may depend on of an input or an attribute.
+    """Returns what sizes may depend on of an input or an attribute; what is like no other is a new object.
 
     Args:
       value: it.
@@ -124,14 +126,16 @@ def _of_value(value: Any, is_exact: bool) -> Hashable:
         can_be_sizes = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
         if not (is_exact or can_be_sizes or value.dtype == bool):
             return value.dtype, value.shape
-        return value.dtype, value.shape, value.tobytes() if value.size <= FEW else id(value)
+        return value.dtype, value.shape, value.tobytes() if value.size <= FEW else object()
     if isinstance(value, Bounded):
         return Bounded, value.dtype, value.range, _of_value(value.array, True)
     if isinstance(value, TensorSequence):
         return TensorSequence, value.dtype, tuple(_of_value(item, is_exact) for item in value.items)
     if isinstance(value, (list, tuple)):
-        return tuple(value) if all(isinstance(x, (int, float, str, bytes)) for x in value) else id(value)
-    return value if value is None or isinstance(value, (int, float, str, bytes, EmptyOptional)) else id(value)
+        return repr(value) if all(isinstance(x, (int, float, str, bytes)) for x in value) else object()
+    if isinstance(value, (int, float, str, bytes)):
+        return repr(value)  # 0.0 and -0.0 are equal
+    return value if value is None or isinstance(value, EmptyOptional) else object()
 
 
 _ALIKE: ContextVar[_AlikeNodes | None] = ContextVar("alike", default=None)
@@ -159,14 +163,14 @@ def are_sizes_enough() -> bool:
 
 
 def refuse_long_work() -> None:
-    """Ends a trace whose nodes are limited, before something that takes long.
+    """Ends a trace whose nodes are limited, before constants are computed that may take long.
 
     Raises:
       NotTracedError: they are.
     """
     alike = _ALIKE.get()
     if alike is not None and alike.is_limited:
-        raise NotTracedError
+        raise NotTracedError("to compute its constants may take long")
 
 
 def shared_outputs(

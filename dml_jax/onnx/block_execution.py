@@ -16,7 +16,7 @@ from onnx import TypeProto, defs
 from ..core.sharding import wording_refusals
 from ..errors import DataTypeError
 from .alike_nodes import are_sizes_enough, refuse_long_work, shared_outputs
-from .constant_work import are_long_products, is_long_loop
+from .constant_work import are_long_products, is_left_out, is_long_loop
 from .deferred import Deferred, plain
 from .eager_nodes import compute
 from .errors import NotConstantError, OnnxError, UnsupportedError
@@ -27,7 +27,7 @@ from .node_limits import count_node
 from .node_order import in_order
 from .progress import DOING
 from .random_keys import RANDOM
-from .traced_memory import are_large, as_data, check_node, may_be_large
+from .traced_memory import MANY, are_large, as_data, check_node, may_be_large
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
 __all__ = ["Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "blocks_of", "evaluate", "run"]
@@ -281,7 +281,7 @@ def _located(step: Step, error: Exception) -> OnnxError | DataTypeError:
 
 
 def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[Any]:
-    """Returns the outputs of a step whose values are all known; they are known, too, unless only sizes are asked for.
+    """Returns the outputs of a step whose values are all known; they are known, too, unless they are left out.
 
     Raises:
       OnnxError: they do not fit in memory.
@@ -292,9 +292,14 @@ def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[Any]:
             refuse_long_work()
         if not blocks_of(step) and may_be_large(step, values):
             with suppress(NotConstantError):
-                results = list(_results(step, as_data(values), scope))
-                if are_large(results) or are_long_products(step, values):
+                with jax.enable_x64(True):
+                    results = list(_results(step, as_data(values), scope))
+                are_long = are_long_products(step, values, results)
+                are_kept = not any(is_narrowed(x.dtype) for x in jax.tree.leaves(results))
+                if (are_long or are_large(results)) and are_kept and is_left_out(step.label):
                     return results
+                if are_long or are_large(results, MANY):
+                    refuse_long_work()
     try:
         with at_once():
             return jax.tree.map(_as_known, list(_results(step, values, scope)))

@@ -20,7 +20,7 @@ from .shape_inference import Shapes, infer_shapes
 
 __all__ = ["MOST_TRACED", "CheckedModel", "check_model"]
 
-# Nodes that are traced, in all that is asked about a model; each takes about a millisecond.
+# Nodes that are traced, in all traces of a model together; each takes about a millisecond.
 MOST_TRACED = 4000
 
 
@@ -59,8 +59,9 @@ def check_model(path: Path, level: Any, sizes: Sizes, max_nodes: int | None = No
             shapes = _shapes(graph)
             calls = possible_calls(model, graph, shapes)
             nodes = {node.label: _accepted(node, level) for node in described_in(graph, shapes.arrays)}
-        except NotTracedError:
-            calls = _calls_of_untraced()
+        except NotTracedError as error:
+            run = f"not traced, because {error}; `dml-jax run` traces all"
+            calls = Calls(run, "`to_jax(model)` takes it; not traced")
     skipped = Counter(step.op_type for step in graph.steps if step.label not in nodes)
     return CheckedModel(calls, list(nodes.items()), skipped)
 
@@ -72,11 +73,6 @@ def _shapes(graph: Graph) -> Shapes:
         raise
     except Exception as error:
         raise OnnxError(f"it cannot be traced: {error}") from error
-
-
-def _calls_of_untraced() -> Calls:
-    fact = f"more than {MOST_TRACED} of its nodes differ in operator, attributes or sizes, or its constants take long"
-    return Calls(f"not traced, because {fact}; `dml-jax run` traces all", "`to_jax(model)` takes it; not traced")
 
 
 def _accepted(node: Described, level: Any) -> str | ConstraintError:

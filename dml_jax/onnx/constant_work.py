@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from .node import Node
-from .traced_memory import NOT_SIZED
 
-__all__ = ["are_long_products", "is_long_loop"]
+__all__ = ["are_long_products", "is_left_out", "is_long_loop", "leaving_out"]
 
 MOST_PRODUCTS = 2**32  # pairs of elements: a second of a core
 MOST_ITERATIONS = 2**20  # of one node: some tenths of a second
 FEW = 8  # iterations, in each of which there may be others
 
+_LEFT_OUT: ContextVar[list[str] | None] = ContextVar("left_out", default=None)
 
-def are_long_products(node: Node, values: Sequence[Any]) -> bool:
-    """Whether a node may multiply very many pairs of elements, as convolutions and products of matrices do."""
-    return node.op_type not in NOT_SIZED and prod(max(1, np.size(x)) for x in values if x is not None) > MOST_PRODUCTS
+
+@contextmanager
+def leaving_out() -> Iterator[list[str]]:
+    """Context in which constants that take long to compute become data; it yields the labels of their nodes."""
+    labels: list[str] = []
+    token = _LEFT_OUT.set(labels)
+    try:
+        yield labels
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+def is_left_out(label: str) -> bool:
+    """Whether the outputs of a node that take long may become data, which `leaving_out` then knows."""
+    labels = _LEFT_OUT.get()
+    if labels is None:
+        return False
+    labels.append(label)
+    return True
+
+
+# The position of the weights of convolutions, and of the first matrix of other products.
+_WEIGHTS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
+_MATRICES = {"Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0}
+
+
+def are_long_products(node: Node, values: Sequence[Any], results: Sequence[Any]) -> bool:
+    """Whether a node multiplies very many pairs of elements, as convolutions and products of matrices may."""
+    if node.op_type in _WEIGHTS:
+        summed = prod(np.shape(values[_WEIGHTS[node.op_type]])[1:])
+    elif node.op_type in _MATRICES:
+        shape = np.shape(values[_MATRICES[node.op_type]])
+        summed = shape[0 if node.attributes.get("transA") else -1]
+    else:
+        return False
+    elements = np.size(values[0]) if node.op_type == "ConvTranspose" else prod(results[0].shape)
+    return elements * summed > MOST_PRODUCTS
 
 
 def is_long_loop(node: Node, values: Sequence[Any]) -> bool:
     """Whether a node is a loop of many iterations, or of a number that is not known, or has loops in its iterations."""
     if node.op_type not in _LOOPS:
         return False
-    sizes = (n for x in values for n in np.shape(x))
-    trips = _number(values[0]) if node.op_type == "Loop" else max(sizes, default=0)
+    trips = _number(values[0]) if node.op_type == "Loop" else _length(node, values)
     nodes = list(_inside(node))
     if any(getattr(step, "op_type", "") in _LOOPS for step in nodes):
         return trips > FEW
@@ -39,7 +74,16 @@ _LOOPS = ("Loop", "Scan")
 
 
 def _number(trips: Any) -> float:
-    return float("inf") if trips is None else float(np.max(trips))
+    return float("inf") if trips is None else float(np.max(trips, initial=0))
+
+
+def _length(node: Node, values: Sequence[Any]) -> int:
+    """Returns the iterations of a Scan along its first input, those of a batch together."""
+    if node.schema.since_version == 8:
+        return prod(np.shape(values[-1])[:2])
+    first: Any = next(iter(values[-node.attributes["num_scan_inputs"] :]), None)
+    shape, axis = np.shape(first), [*node.attributes.get("scan_input_axes", ()), 0][0]
+    return shape[axis] if -len(shape) <= axis < len(shape) else 0
 
 
 def _inside(step: Any) -> Iterator[Any]:

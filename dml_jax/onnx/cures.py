@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from ..core.tensors.tensor_spec import TensorSpec
 from .alike_nodes import NotTracedError
+from .constant_work import leaving_out
 from .errors import NotConstantError, static_text
 from .sequence_pytrees import ContainerSpec
 from .signature import X64
@@ -60,9 +61,17 @@ def cure_of_cut_inputs(
 def failure(run: Run, int32: Collection[str], given: Mapping[str, Any]) -> Exception | None:
     """Returns the error of a call, or None; inputs that are shapes and types alone are traced.
 
+    Where only the sizes are asked for, large constants are left out, unless the call fails without them.
+
     Raises:
-      NotTracedError: only the sizes are asked for, and too many nodes were traced.
+      NotTracedError: only the sizes are asked for, and that takes long.
     """
+    with leaving_out() as left_out:
+        error = _traced_failure(run, int32, given)
+    return _traced_failure(run, int32, given) if left_out and error else error
+
+
+def _traced_failure(run: Run, int32: Collection[str], given: Mapping[str, Any]) -> Exception | None:
     structs = {name: value for name, value in given.items() if isinstance(value, jax.ShapeDtypeStruct)}
     try:
         jax.eval_shape(lambda traced: run(int32, {**given, **traced}), structs)

@@ -40,9 +40,6 @@ def possible_calls(model: onnx.ModelProto, graph: Graph, shapes: Shapes) -> Call
       model: the model.
       graph: of the model, with the sizes that are given.
       shapes: of the graph.
-
-    Raises:
-      NotTracedError: its sizes are open, and too many nodes were traced.
     """
     try:
         check_tensors(model)
@@ -56,8 +53,9 @@ def possible_calls(model: onnx.ModelProto, graph: Graph, shapes: Shapes) -> Call
         return _calls_of_traced(graph, shapes.unknown, "")
     try:
         unknown = infer_shapes(replace(graph, inputs=tuple(map(_closed, graph.inputs)))).unknown
-    except NotTracedError:
-        raise
+    except NotTracedError as error:
+        fact = f"; where open sizes are 1, it was not traced, because {error}"
+        return Calls(f"`dml-jax run` takes it{fact}", f"`to_jax(model)` takes it{fact}")
     except Exception as error:  # of any other kind: other sizes may do
         run = f"`dml-jax run` takes it, but if open sizes are 1, it fails: {error}"
         return Calls(run, f"`to_jax(model)` takes it; give others by --shape to see how: {', '.join(open_sizes)}")
@@ -99,6 +97,6 @@ def _under_jit(graph: Graph) -> str:
             if any(arguments[spec.name].dtype != spec.dtype for spec in graph.inputs):
                 return f"under jax.jit {cure_of_cut_inputs(call, graph.inputs, (), arguments)}"
             error = failure(call, (), arguments)
-        except NotTracedError:
-            return "under jax.jit it was not traced"
+        except NotTracedError as error:
+            return f"under jax.jit it was not traced, because {error}"
     return "under jax.jit, too" if error is None else f"under jax.jit: {error}"

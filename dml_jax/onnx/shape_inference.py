@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ConstraintError
 from .alike_nodes import sharing_outputs
 from .block_execution import Step, evaluate
+from .constant_work import leaving_out
 from .errors import NotConstantError, OnnxError
 from .graph import Graph
 from .memory_limits import counting_bytes
@@ -45,10 +46,18 @@ def known_shapes(graph: Graph) -> Mapping[str, np.ndarray | jax.ShapeDtypeStruct
 def infer_shapes(graph: Graph) -> Shapes:
     """Traces a graph with x64. What depends on sizes that are open is unknown.
 
+    Large constants are left out; if sizes are unknown then, it is traced again, with all constants.
+
     Raises:
       OnnxError: sizes contradict each other at a node, an array would not fit in memory, or there are too many nodes.
       DataTypeError: types do.
     """
+    with leaving_out() as left_out:
+        shapes = _traced(graph)
+    return _traced(graph) if left_out and shapes.unknown else shapes
+
+
+def _traced(graph: Graph) -> Shapes:
     specs = [spec for spec in graph.inputs if not isinstance(spec, ContainerSpec) and spec.sizes is not None]
     fixed = [spec for spec in specs if all(isinstance(n, int) for n in spec.sizes or ())]
     data = {spec.name: jax.ShapeDtypeStruct(spec.sizes, spec.dtype) for spec in fixed}  # type: ignore[arg-type]

@@ -21,9 +21,19 @@ from .node import Node
 from .stated_sizes import Maximum
 from .values import is_narrowed
 
-__all__ = ["FEW", "SIZED_BY_FLOATS", "are_large", "as_data", "check_node", "check_program_arrays", "may_be_large"]
+__all__ = [
+    "FEW",
+    "MANY",
+    "SIZED_BY_FLOATS",
+    "are_large",
+    "as_data",
+    "check_node",
+    "check_program_arrays",
+    "may_be_large",
+]
 
 FEW = 128  # elements of a constant that may be sizes
+MANY = 2**28  # bytes of a constant that take long to compute
 # Operators whose floats may be sizes, and those whose integers are none: they make no more than they are given.
 SIZED_BY_FLOATS = {"OneHot", "Range", "Resize", "Upsample"}
 NOT_SIZED = {
@@ -96,13 +106,16 @@ def may_be_large(node: Node, values: Sequence[Any]) -> bool:
     return _most_bytes(node, values) > SURELY_FITS
 
 
-def are_large(results: Sequence[Any]) -> bool:
-    """Whether arrays are too large to compute them where only their sizes are asked for."""
-    return sum(map(bytes_of, jax.tree.leaves(results))) > SURELY_FITS
+def are_large(results: Sequence[Any], most: int = SURELY_FITS) -> bool:
+    """Whether arrays have more bytes together."""
+    return sum(map(bytes_of, jax.tree.leaves(results))) > most
 
 
 def as_data(values: Sequence[Any]) -> list[Any]:
-    """Constants as arrays of JAX, so that what is made of them is traced, and their values can still decide sizes."""
+    """Constants as arrays of JAX, so that what is made of them is traced, and their values can still decide sizes.
+
+    Those of 64 bits are cut to 32 unless x64 is on.
+    """
     with jax.ensure_compile_time_eval():
         return [jax.tree.map(jnp.asarray, value) for value in values]
 

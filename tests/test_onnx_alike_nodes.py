@@ -97,15 +97,23 @@ def test_loops_in_loops_of_constants_are_not_computed(tmp_path, monkeypatch):
     assert checked(loop(8, True, inner), tmp_path, monkeypatch, 100).startswith(BOTH[0])
 
 
-@pytest.mark.parametrize("op_type", ["MatMul", "Conv"])
+@pytest.mark.parametrize("op_type", ["MatMul", "Conv", "Einsum"])
 def test_large_products_of_constants_are_not_computed(op_type, tmp_path, monkeypatch):
     """Their sizes are known: computed, they would take hours."""
     square = np.ones((1, 1, 2000, 2000), np.float32)
-    constants = {"x": square, "w": square if op_type == "MatMul" else square[..., :1000, :1000]}
-    proto = model([make(op_type, ["x", "w"], ["y"])], {}, ["y"], constants)
+    constants = {"x": square, "w": square[..., :1000, :1000] if op_type == "Conv" else square}
+    attributes = {"equation": "ijkl,ijlm->ijkm"} if op_type == "Einsum" else {}
+    proto = model([make(op_type, ["x", "w"], ["y"], **attributes)], {}, ["y"], constants)
     assert checked(proto, tmp_path, monkeypatch, 100).startswith("".join(BOTH))
-    expected = (1, 1, 2000, 2000) if op_type == "MatMul" else (1, 1, 1001, 1001)
+    expected = (1, 1, 1001, 1001) if op_type == "Conv" else (1, 1, 2000, 2000)
     assert sizes_of(proto)["y"] == (np.float32, expected)
+
+
+def test_rows_by_large_matrices_are_computed():
+    """A row of 4,096 by a square takes 2**24 products of numbers."""
+    constants = {"x": np.ones((1, 4096), np.int8), "w": np.ones((4096, 4096), np.int8)}
+    graph = read_graph(model([make("MatMulInteger", ["x", "w"], ["y"])], {}, ["y"], constants), Path())
+    assert isinstance(known_shapes(graph)["y"], np.ndarray)
 
 
 @pytest.mark.parametrize("trips", [[], [10**4, 10**4]])

@@ -41,22 +41,33 @@ def is_left_out(label: str) -> bool:
     return True
 
 
-# The position of the weights of convolutions, and of the first matrix of other products.
+# The position of the weights of convolutions; products of matrices, the first of which is their first input.
 _WEIGHTS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
-_MATRICES = {"Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0}
+_MATRICES = {"Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"}
 
 
 def are_long_products(node: Node, values: Sequence[Any], results: Sequence[Any]) -> bool:
     """Whether a node multiplies very many pairs of elements, as convolutions and products of matrices may."""
+    if node.op_type == "Einsum":
+        return _einsum_products(node.attributes["equation"], values) > MOST_PRODUCTS
     if node.op_type in _WEIGHTS:
         summed = prod(np.shape(values[_WEIGHTS[node.op_type]])[1:])
     elif node.op_type in _MATRICES:
-        shape = np.shape(values[_MATRICES[node.op_type]])
+        shape = np.shape(values[0])
         summed = shape[0 if node.attributes.get("transA") else -1]
     else:
         return False
     elements = np.size(values[0]) if node.op_type == "ConvTranspose" else prod(results[0].shape)
     return elements * summed > MOST_PRODUCTS
+
+
+def _einsum_products(equation: str, values: Sequence[Any]) -> int:
+    """Returns the product of the sizes of all subscripts, those of an ellipsis in each operand."""
+    sizes: dict[Any, int] = {}
+    for term, x in zip(equation.partition("->")[0].replace(" ", "").split(","), values, strict=True):
+        names = [(term, k) for k in range(np.ndim(x))] if "..." in term else term
+        sizes |= dict(zip(names, np.shape(x), strict=True))
+    return prod(sizes.values())
 
 
 def is_long_loop(node: Node, values: Sequence[Any]) -> bool:

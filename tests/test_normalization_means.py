@@ -181,6 +181,18 @@ def test_a_lone_outlier_costs_some_places():
         np.testing.assert_allclose(variance, wide.var(1, keepdims=True), rtol=64 * UNIT)
 
 
+@pytest.mark.parametrize("middle", [float(np.finfo(np.float32).min), 2e38, np.inf, np.nan])
+def test_a_huge_number_in_the_middle_is_not_subtracted(middle):
+    """As where it is at the start: the others do not become NaN by an overflow of differences."""
+    x = np.float32([[1, 2, middle, 3, -4]])
+    with np.errstate(all="ignore"):
+        mean = x.mean(1, keepdims=True)
+        wide, others = x - mean, moments(x, (1,))
+    np.testing.assert_array_equal(np.isnan(others[0]), np.isnan(wide))
+    np.testing.assert_allclose(others[0], wide, rtol=1e-6)
+    np.testing.assert_allclose(others[1], mean, rtol=1e-6)
+
+
 def test_each_of_a_batch_is_as_if_alone():
     x = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32) + 1e3
     for actual, expected in zip(jax.vmap(lambda x: moments(x, (1,)), 1, 1)(x), moments(x, (2,)), strict=True):

@@ -54,6 +54,7 @@ CASES = {
     "convolution with a bias": (partial(dml_jax.convolution, **PADDED), [(4, 4, 4, 8), (8, 4, 3, 3), (8,)]),
     "strided convolution": (partial(dml_jax.convolution, strides=2), [PICTURES, (8, 8, 2, 2)]),
     "grouped convolution": (partial(dml_jax.convolution, group_count=4, **PADDED), [PICTURES, (8, 2, 3, 3)]),
+    "convolution of two groups": (partial(dml_jax.convolution, group_count=2, **PADDED), [(2, 8, 4, 4), (8, 4, 3, 3)]),
     "depthwise convolution": (partial(dml_jax.convolution, group_count=8, **PADDED), [PICTURES, (8, 1, 3, 3)]),
     "dilated convolution": (
         partial(dml_jax.convolution, dilations=2, start_padding=4, end_padding=4),

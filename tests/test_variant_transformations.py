@@ -141,9 +141,15 @@ def export(call):
 
 
 RUNNING = (vmap, vmap_of_the_data, checked, shard_map)  # the variant always; derivatives may need its transpose alone
-EVERY = [
-    (*variant, way) for variant in FORCED for way in (*RUNNING, grad, jvp, second_derivative, explicit_mesh, export)
-]
+WAYS = (*RUNNING[:3], grad, jvp, second_derivative, explicit_mesh, export)
+EVERY = [(*variant, way) for variant in FORCED for way in WAYS]
+
+
+@pytest.mark.thinned(4)
+@pytest.mark.parametrize(("operation", "name"), FORCED)
+def test_a_variant_in_shard_map_is_equal_to_plain(operation, name):
+    """A loop of a variant fails there if what it begins with does not vary as what it computes does."""
+    test_a_transformed_variant_is_equal_to_plain(operation, name, shard_map)
 
 
 @pytest.mark.thinned(9)

@@ -1,5 +1,6 @@
 """Sharding on meshes: an output's sharding follows from the operands, or is the caller's `out_sharding`."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def wording_refusals(operator: str, arrays: Callable[[], Mapping[str, Any]]) -> 
         raise
     except Exception as error:  # JAX has no public type of error for this
         sharded = {name: x for name, x in arrays().items() if isinstance(x, jax.Array) and _is_sharded(x)}
-        if not sharded:
+        if not sharded or not re.search("shard|mesh", f"{type(error).__name__}: {error}", re.IGNORECASE):
             raise
         rule = "on an Explicit mesh JAX must know the sharding of every result: jax.reshard the arrays to one that fits"
         fact = str(error).partition("\n")[0].rstrip(".")

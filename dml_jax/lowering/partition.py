@@ -145,10 +145,10 @@ def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]
 
 
 def mesh_of_axes(devices: int, *arrays: jax.Array) -> Any:
-    """The mesh that has the arrays, if it has several axes, else None: XLA computes some programs wrongly on one only.
+    """The mesh that has the arrays, if it has several axes, else None: on those XLA computes some programs wrongly.
 
-    Where JAX does not know the mesh, as in jax.jit(..., in_shardings=...) of NumPy arrays, one of as many devices. Then
-    XLA needs no more of it.
+    Where JAX does not know the mesh, as in jax.jit(..., in_shardings=...) of NumPy arrays, one of as many devices:
+    `whole_along` asks for nothing else.
     """
     meshes = (*(jax.typeof(x).sharding.mesh for x in arrays), get_abstract_mesh())
     for mesh in meshes:

@@ -47,13 +47,15 @@ def centred(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
 def _member(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Returns one of the numbers along axes: that in the middle, as those at the ends are more often unlike the others.
 
-    JAX cannot slice a dimension that an Explicit mesh shards: the greatest number along it is taken.
+    JAX cannot slice a dimension that an Explicit mesh shards: the greatest number along it is taken. From NaN, infinity
+    and numbers so large that differences may overflow nothing is subtracted: of [0, 0, -3e38, 0] they are the numbers.
     """
     for axis in axes:
         if jax.typeof(x).sharding.spec[axis] is None:
             middle, end = x.shape[axis] // 2, x.shape[axis]
             x = lax.slice_in_dim(x, middle, min(middle + 1, end), axis=axis)
-    return jnp.max(x, axes, keepdims=True, initial=-np.inf)
+    member, type_ = jnp.max(x, axes, keepdims=True, initial=-np.inf), jnp.finfo(x.dtype)
+    return jnp.where(jnp.abs(member) < float(type_.max) * float(type_.eps), member, 0)
 
 
 def moments(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array, jax.Array]:

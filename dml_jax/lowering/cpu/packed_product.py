@@ -27,7 +27,7 @@ from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 
 from ..plain.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
-from ..primitive import Move
+from ..primitive import Move, varying_alike
 from ..variant_selection import Variant
 from .im2col import KEPT
 
@@ -65,7 +65,7 @@ def _batched(case: PackedProductCase, run: Callable[..., jax.Array]) -> Move:
         flat = rows.reshape(-1, rows.shape[-1])
         many = replace(case, rows=jax.ShapeDtypeStruct(flat.shape, flat.dtype))
         made = _multiply(many)(packed, flat, *parameters)  # type: ignore[misc]
-        return made.reshape(*rows.shape[:-1], -1), True
+        return made.reshape(*rows.shape[:-1], case.packed.shape[0]), True
 
     def move(packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
         """Outside of jax.jit weights are data: a program for constants would be compiled for each call."""
@@ -111,7 +111,7 @@ def _add_columns(case: PackedProductCase, _: Any, rows: jax.Array) -> jax.Array:
                 )
         return sums + _total(terms) * lax.dynamic_slice_in_dim(scales, own, 1)
 
-    zeros = jnp.zeros((rows.shape[0], packed.shape[1]), np.float32)
+    zeros = _zeros((rows.shape[0], packed.shape[1]), rows)
     return lax.fori_loop(0, len(packed) // step, body, zeros)[:, : case.packed.shape[0]]
 
 
@@ -139,8 +139,14 @@ def _add_bytes(case: PackedProductCase, packed: jax.Array, rows: jax.Array, *par
             sums = sums + reduce(add, terms) * scale[None]
         return sums
 
-    zeros = jnp.zeros((rows.shape[0], count, lanes), np.float32)
+    zeros = _zeros((rows.shape[0], count, lanes), packed, rows, *parameters)
     return lax.fori_loop(0, blocks * pieces // unroll, body, zeros).sum(-1)
+
+
+def _zeros(shape: Sequence[int], *operands: Any) -> jax.Array:
+    """What a loop over operands begins with: in jax.shard_map it varies as they do."""
+    _, zeros = varying_alike([x for x in operands if isinstance(x, jax.Array)], jnp.zeros(shape, np.float32))
+    return zeros
 
 
 def _total(terms: Sequence[jax.Array]) -> jax.Array:
@@ -169,7 +175,8 @@ def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *para
         products = (product(x, w, 1 - axis) for x, w in zip(columns, numbers, strict=True))
         return lax.dynamic_update_slice_in_dim(result, reduce(add, products), first, 1)
 
-    result = lax.fori_loop(0, -(-count // size), body, jnp.zeros((rows.shape[0], count), np.float32))
+    zeros = _zeros((rows.shape[0], count), packed, rows, scales, zero_points)
+    result = lax.fori_loop(0, -(-count // size), body, zeros)
     return result[:, : case.packed.shape[0]]
 
 

@@ -182,13 +182,14 @@ def _on_several_devices(case: ConvolutionCase) -> Move:
 def _filter_gradient(case: ConvolutionCase, mesh: Any, x: jax.Array, y: jax.Array) -> jax.Array:
     """The gradient of parts of the batch, and their sum: as many parts as devices, which need no examples of others.
 
-    Of 6 examples on 2 x 4 devices: the sum of 2 gradients, each of 3 examples that are not divided.
+    Of 6 examples on 2 x 4 devices: the sum of 2 gradients, each of 3 examples. XLA may divide the parts alone: where
+    it divides channels among more devices than there are groups, it ends the process.
     """
-    batch, pictures = x.shape[0], (0, *range(2, x.ndim))
+    batch, every = x.shape[0], range(x.ndim)
     parts = gcd(batch, case.devices) if isinstance(batch, int) else 1
     x, y = (array.reshape(parts, batch // parts, *array.shape[1:]) for array in (x, y))
     call = replace(case.call, x=jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
-    convolve = whole_along(mesh, call, (pictures, pictures[1:]), pictures)
+    convolve = whole_along(mesh, call, (every, every), every)
     return jax.vmap(partial(replace(case, call=call).move(convolve), None))(x, y).sum(0)
 
 

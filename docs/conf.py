@@ -16,6 +16,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*"),
     ("py:class", r"dml_jax\.core\.structs\.computation\.R"),  # a type variable
+    ("py:class", r"dml_jax\.core\.supports_dtype\.SupportsDType"),  # such as jnp.float32
     (
         "py:class",
         r"dml_jax\.(core\.structs\.size_and_scale_bias\.ScaleAndBias|operators\._unary\.\w+Mode)",

@@ -94,6 +94,18 @@ def sums_of_bytes_are_right(cast=lambda x: x.astype(jnp.float32), add=lambda x: 
     return all(np.array_equal(x, y.astype(np.int64).sum(1)) for x, y in zip(found, wanted, strict=True))
 
 
+def angles_are_right(arctan2=jnp.arctan2):
+    """Of zeros that LLVM knows and XLA does not, and of subnormal numbers, which are zeros on a CPU."""
+
+    def of_known(shift):
+        zeros = lax.bitcast_convert_type(jnp.zeros_like(shift) >> shift, jnp.float32)
+        return arctan2(zeros, zeros), arctan2(zeros, -zeros)
+
+    found = np.array(jax.jit(of_known)(jnp.arange(8, dtype=jnp.uint32)))
+    subnormal = np.asarray(jax.jit(arctan2)(*np.float32([[1e-40, -1e-40], [2e-40, 2e-40]])))
+    return np.array_equal(found, np.float32([[0] * 8, [np.pi] * 8])) and not np.isnan(subnormal).any()
+
+
 @dataclass(frozen=True)
 class Fault:
     """`words` begin its row; `last` is the last minor release that has it, or None: all so far."""
@@ -126,6 +138,7 @@ FAULTS = {
         "On a mesh of two axes, a convolution of pictures whose rows", sharded_convolutions_are_right
     ),
     "bytes": Fault("Sums of float32 that were cast from arithmetic of 8-bit integers", sums_of_bytes_are_right),
+    "angles": Fault("`jnp.arctan2` of two subnormal numbers of float32", angles_are_right),
     "seven dimensions": Fault(
         "0.10.2, 0.11.0",
         partial(runs, "x = jnp.ones((3, 1, 2, 2, 8, 8, 8))\njax.jit(lambda a, b: (a * b).sum(3))(x, x)"),
@@ -239,3 +252,16 @@ def test_convolutions_are_right_on_meshes_of_two_axes():
 )
 def test_sums_of_bytes_are_right(cast, add):
     assert sums_of_bytes_are_right(cast, add)
+
+
+def test_angles_are_right():
+    """In the four quadrants, too; a subnormal number is 0 there, or itself."""
+
+    def arctan2(a, b):
+        tensor = dml_jax.TensorDesc("FLOAT32", a.shape)
+        return dml_jax.compile_operator(dml_jax.descs.ElementWiseAtanYxDesc(tensor, tensor, tensor))(a, b).reshape(-1)
+
+    assert angles_are_right(arctan2)
+    zeros = np.float32([[0, 0, -0.0, -0.0], [0, -0.0, 0, -0.0]])
+    np.testing.assert_array_equal(np.signbit(arctan2(*zeros)), [False, False, True, True])
+    np.testing.assert_allclose(np.abs(arctan2(*zeros)), [0, np.pi, 0, np.pi], rtol=1e-6)

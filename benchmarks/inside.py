@@ -27,8 +27,6 @@ from dml_jax.bench.random_program_section import plainly
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
 from dml_jax.lowering.variant_selection import watch_choices
 
-__all__ = ["PROGRAMS", "Inside", "main", "measured", "summary"]
-
 ROUNDS = 15
 Function = Callable[..., Any]
 

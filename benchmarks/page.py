@@ -14,8 +14,6 @@ from dml_jax.bench.sharded_training import OPERATOR as TRAINED
 
 from .tables import COPY, kind_of, mean, means, measured_on, of_operators, pairs, rows
 
-__all__ = ["COMPARED", "PAGES", "STORED", "comparisons", "rewritten"]
-
 DOCS = Path(__file__).parent.parent / "docs"
 STORED = DOCS / "benchmarks"
 COMPARED = STORED / "devices.md"

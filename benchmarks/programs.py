@@ -35,8 +35,6 @@ from jax.interpreters import mlir
 
 import dml_jax
 
-__all__ = ["Program", "as_line", "canonical", "compared", "exported", "from_line", "listed", "main"]
-
 PLATFORMS = ("cpu", "cuda")
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 12  # lines of a difference

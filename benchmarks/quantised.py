@@ -32,8 +32,6 @@ from dml_jax.onnx import to_jax
 
 from .tables import measured_on, ratios
 
-__all__ = ["NETWORKS", "Network", "convolutions", "dense_layers", "feed_forward", "main", "measured"]
-
 IR_VERSION, OPSET = 10, 20  # which every onnx and onnxruntime that is accepted reads
 BLOCK = 32  # weights of 4 bits that share a scale
 make = helper.make_node

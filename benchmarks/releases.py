@@ -19,8 +19,6 @@ from statistics import geometric_mean, median
 
 from dml_jax.bench.results import Results, slower
 
-__all__ = ["compared", "environment", "main", "times_of"]
-
 # A case and an implementation, or "copy", to a time in units of NumPy's.
 Times = Mapping[tuple[str, str], float]
 

@@ -17,8 +17,6 @@ from dml_jax.bench.results import CALL, FILES, Case, Cases, Results, counted, gr
 from dml_jax.bench.section import BEST, WHICH, ratio, with_best
 from dml_jax.bench.timing import Measured
 
-__all__ = ["COPY", "kind_of", "mean", "means", "measured_on", "of_operators", "page", "pairs", "ratios", "rows"]
-
 COPY = "copy"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]

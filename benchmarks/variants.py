@@ -33,8 +33,6 @@ from dml_jax.bench.random_programs import GROUPS, Program, drawn
 from dml_jax.bench.timing import Effort, measure
 from dml_jax.lowering.variant_selection import watch_choices
 
-__all__ = ["Measured", "main", "measured", "summary"]
-
 SLOW = 0.9  # times as fast as plain; whatever is slower counts
 EFFORT = Effort(rounds=6, seconds=0.02)
 PLATFORM = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())

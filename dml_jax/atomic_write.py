@@ -4,8 +4,6 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["discard_unfinished", "write_whole"]
-
 
 def write_whole(path: Path, *pieces: bytes | memoryview) -> None:
     """Writes a file under a temporary name and renames it, so that `path` never holds half of it.

@@ -8,8 +8,6 @@ from typing import Any
 from . import descs, operators
 from .core.structs.operator_desc import OperatorDesc
 
-__all__ = ["DESCS", "FUNCTIONS", "PAGES", "STRUCTS", "computed_by", "page_of"]
-
 _MODULES = dict.fromkeys(getattr(value, "__module__", "") for value in vars(descs).values())
 # In teaching order, and in that of each file.
 _PUBLIC = {

@@ -15,8 +15,6 @@ from .errors import ConstraintError, Faults, SkippedError, suggestion
 from .graphs.graph_desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph
 
-__all__ = ["desc_from_json", "desc_to_json", "is_graph", "nodes_of", "read_desc"]
-
 
 def desc_to_json(desc: Computation[Any]) -> dict[str, Any]:
     """Converts a descriptor or a graph to the form that it has in a model file: `{"type": …, "desc": {…}}`.

@@ -7,20 +7,6 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-__all__ = [
-    "ConstraintError",
-    "DataTypeError",
-    "Faults",
-    "SeveralErrors",
-    "SkippedError",
-    "describe",
-    "escaped",
-    "escaped_lines",
-    "located",
-    "message",
-    "suggestion",
-]
-
 
 class ConstraintError(ValueError):
     """An operand or attribute breaks one of the operator's constraints.

@@ -12,8 +12,6 @@ import numpy as np
 from .errors import ConstraintError, DataTypeError, describe
 from .regular_files import open_regular
 
-__all__ = ["NpyHeader", "header_bytes", "load_npy", "map_npy", "npy_pieces", "read_array", "read_header"]
-
 LONGEST_HEADER = 2**16  # bytes; version 1.0 has none that is longer
 MOST_DIMENSIONS = 64  # of NumPy's arrays
 # By version. The text of 3.0 differs from that of 2.0 in names of fields alone, which are refused.

@@ -5,8 +5,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["open_regular"]
-
 # Not all systems have each of them. O_NONBLOCK: a pipe that nobody writes to is opened at once, and refused.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 

@@ -4,8 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 
-__all__ = ["attended", "merged", "seen_keys"]
-
 
 def merged(heads):
     """Heads (batch, heads, rows, size) side by side: (batch, rows, heads * size)."""

@@ -6,8 +6,6 @@ import click
 
 from dml_jax.command.main import command
 
-__all__ = ["parse"]
-
 
 def parse(line):
     """Parses a line; a wrong one raises click's UsageError."""

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from test_code_blocks import blocks_of
 
-__all__ = ["GUIDE", "GUIDE_TO_ROWS", "add_operator", "add_row", "blocks_to_paste", "copy_clone", "python"]
-
 ROOT = Path(__file__).parents[1]
 PAGE = "docs/contributing.md"
 _FUNCTIONS_AND_ROWS = (ROOT / PAGE).read_text().partition("\n## A new operator\n")[2].partition("\n### The parts of")[0]

@@ -8,8 +8,6 @@ from onnx_building import numpy_helper, onnx
 
 from dml_jax.onnx import UnsupportedError, to_jax
 
-__all__ = ["all_cases", "as_array", "cases", "operators"]
-
 
 def operators(model):
     """The types of a model's nodes, those in branches too."""

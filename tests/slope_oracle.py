@@ -3,8 +3,6 @@
 import jax
 import numpy as np
 
-__all__ = ["assert_slopes"]
-
 
 def assert_slopes(function, oracle, arrays, off=2e-4):
     """Compares the gradient of a function of float32 arrays with the differences of `oracle`, which NumPy computes."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..core.tensors.tensor_spec import TensorSpec
 
-__all__ = ["ArrayModel", "Program"]
-
 
 @dataclass(frozen=True)
 class Program:

@@ -14,8 +14,6 @@ from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, DataTypeError
 from .npy_inputs_and_outputs import read_array
 
-__all__ = ["make_inputs"]
-
 Shape = tuple[int, ...]
 
 

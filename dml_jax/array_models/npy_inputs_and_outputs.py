@@ -10,8 +10,6 @@ from ..atomic_write import write_whole
 from ..errors import ConstraintError, suggestion
 from ..npy_format import load_npy, npy_pieces
 
-__all__ = ["assign_files", "output_paths", "read_array", "write_arrays"]
-
 
 def assign_files(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[str, Path]:
     """Returns the file of each input that has one.

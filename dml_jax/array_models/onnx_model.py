@@ -16,8 +16,6 @@ from ..onnx.node_limits import MAX_NODES
 from ..onnx.progress import DOING
 from .array_model import ArrayModel, Program
 
-__all__ = ["read_onnx_file"]
-
 
 def read_onnx_file(
     path: Path,

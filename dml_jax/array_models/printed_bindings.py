@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["binding_lines"]
-
 
 def binding_lines(inputs: Mapping[str, Any], files: Mapping[str, Path], outputs: Mapping[str, Any]) -> Iterator[str]:
     """The lines about inputs and outputs, which are arrays by name; an input without a file is made."""

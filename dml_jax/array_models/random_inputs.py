@@ -8,8 +8,6 @@ import numpy as np
 
 from ..core.tensors.tensor_spec import TensorSpec
 
-__all__ = ["drawn_from"]
-
 
 def drawn_from(seed: int) -> Callable[[TensorSpec, tuple[int, ...]], np.ndarray]:
     """Returns a function that draws the array of an input.

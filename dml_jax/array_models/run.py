@@ -16,8 +16,6 @@ from .model_inputs import make_inputs
 from .npy_inputs_and_outputs import assign_files, output_paths, write_arrays
 from .printed_bindings import binding_lines
 
-__all__ = ["ArrayRun", "Times", "check_names", "check_shapes", "run_arrays"]
-
 
 @dataclass(frozen=True)
 class ArrayRun:

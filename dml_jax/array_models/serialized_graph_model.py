@@ -16,8 +16,6 @@ from ..graphs.graph_files import constant_files, owned_inputs, read_constants, r
 from ..graphs.working_set import check_graph
 from .array_model import ArrayModel, Program
 
-__all__ = ["read_graph_model"]
-
 
 def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayModel:
     """Reads a serialized graph; of its constants only the sizes of their files.

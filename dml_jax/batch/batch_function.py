@@ -14,8 +14,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..errors import ConstraintError, DataTypeError, describe
 from .batch_sources import Source
 
-__all__ = ["BatchFunction", "host_rows", "replicated", "suitable_size"]
-
 BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
 ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
 

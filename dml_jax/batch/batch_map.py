@@ -25,9 +25,6 @@ from .output_checks import check_output
 from .pipeline import DEPTH, run_pipeline
 from .progress_recorder import Recorder
 
-__all__ = ["Progress", "map_batches"]
-
-
 # Inputs with rows: a file, an array, an iterator of arrays.
 Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
 

@@ -19,8 +19,6 @@ from .batches_in_flight import InFlight
 from .errors import BatchError, os_errors_told
 from .npy_file import NpyFile, streamed_header
 
-__all__ = ["ArraySource", "FileSource", "IteratorSource", "Source", "as_data_type", "as_source"]
-
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: one call instead of a fault per page
 
 

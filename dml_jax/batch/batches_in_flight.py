@@ -7,8 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["InFlight"]
-
 PATIENCE = 5.0  # seconds; more than a garbage collection of JAX ever takes
 
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["BatchError", "os_errors_told"]
-
 
 class BatchError(Exception):
     """A file, a folder, a disk or another process stops the job; its finished rows are kept."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["code_of"]
-
 _PLAIN = (bool, int, float, complex, str, bytes, range, slice, NoneType, EllipsisType)
 
 

@@ -10,8 +10,6 @@ import jax
 
 from .errors import BatchError
 
-__all__ = ["Hosts"]
-
 PATIENCE = 300.0  # seconds to wait for the other processes to start
 GRACE = 3.0  # seconds in which the others leave, before the coordinator ends and takes those along that have not
 

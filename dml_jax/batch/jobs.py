@@ -17,8 +17,6 @@ from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
 from .partial_output import Partial, create, file_size, is_output, job_of, partial_path, token_of
 
-__all__ = ["Job", "Run", "Share", "opened", "refuse_existing"]
-
 POLL, PATIENCE = 0.2, 300.0  # seconds between looks at the files of other processes, and to wait for the first
 
 

@@ -13,8 +13,6 @@ from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told
 from .fsync import append, sync_data, sync_folder
 
-__all__ = ["Journal", "Record", "progress_path", "read_record"]
-
 
 def progress_path(output: Path, process: int, processes: int) -> Path:
     """The progress file of a process."""

@@ -16,8 +16,6 @@ from ..errors import ConstraintError, DataTypeError
 from ..npy_format import NpyHeader, load_npy, read_header
 from .errors import BatchError
 
-__all__ = ["NpyFile", "load_whole", "streamed_header"]
-
 
 @dataclass(frozen=True)
 class NpyFile:

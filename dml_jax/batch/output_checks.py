@@ -9,8 +9,6 @@ from .errors import BatchError
 from .jobs import Share, refuse_existing
 from .npy_file import NpyFile
 
-__all__ = ["check_output"]
-
 
 def check_output(output: Path, operands: Iterable[Any], share: Share, overwrite: bool) -> None:
     """Refuses an output that is an operand, which `overwrite` would lose, or that cannot be written.

@@ -18,8 +18,6 @@ from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told
 from .fsync import append, begin_writing_back, sync_data, sync_folder, write_at
 
-__all__ = ["Partial", "create", "file_size", "is_output", "job_of", "partial_path", "token_of"]
-
 _MARK, _HEX = b"dml_jax partial ", 16
 _TOKEN = slice(len(_MARK), len(_MARK) + 2 * _HEX)
 

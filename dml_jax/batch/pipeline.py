@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DEPTH", "run_pipeline"]
-
 DEPTH = 3  # batches at work: one is read, one computed, one written
 
 

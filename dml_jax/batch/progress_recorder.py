@@ -6,8 +6,6 @@ from types import TracebackType
 from .journal import Journal
 from .partial_output import Partial
 
-__all__ = ["Recorder"]
-
 
 class Recorder:
     """Records rows while the `with` block runs, and the last ones when it ends.

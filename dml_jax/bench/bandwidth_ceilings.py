@@ -15,21 +15,6 @@ from .implementations import Implementation, JaxRun
 from .section import Section, of_cases, of_peak, spread_of, unframed
 from .timing import Measured
 
-__all__ = [
-    "JITTED",
-    "KERNELS",
-    "OPERATOR",
-    "PEAKS",
-    "Ceiling",
-    "Kernel",
-    "Peak",
-    "cases",
-    "known_device",
-    "peak_of",
-    "section",
-    "table",
-]
-
 
 @dataclass(frozen=True)
 class Peak:

@@ -17,8 +17,6 @@ from .case import Case, mib
 from .section import Job, Section, unframed
 from .timing import Effort, Measured, by_case, measure_runs
 
-__all__ = ["CURVES", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
-
 OPERATOR = "caches"
 EMPTY = 2**8  # bytes: a pass over so few tells how long it takes to start one
 SMALLEST, LARGEST = 2**14, 2**30

@@ -12,8 +12,6 @@ import numpy as np
 
 import dml_jax
 
-__all__ = ["DTYPES", "ROUNDED", "Arrays", "Case", "data", "dims", "mib", "normal", "random_indices"]
-
 # By bytes of a number: some roundings of it, as a part of the largest result.
 ROUNDED = {1: 2**-7, 2: 2**-9, 4: 2**-20}
 DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from math import prod
 
-__all__ = ["Collectives", "collectives", "worded"]
-
 # By name: how many, and the bytes of their results on each device.
 Collectives = Mapping[str, tuple[int, int]]
 

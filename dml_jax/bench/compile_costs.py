@@ -17,8 +17,6 @@ from .operators import quick
 from .section import Job, Section, unframed
 from .timing import Effort, by_case
 
-__all__ = ["LEGEND", "Cost", "costs_section", "table"]
-
 Function = Callable[..., Any]
 
 STEPS = {"trace": "tracing", "lower": "lowering", "compile": "compiling"}  # in headings, and in `Cost`

@@ -18,8 +18,6 @@ from .parallel_efficiency import Looped, quartiles, sampled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured
 
-__all__ = ["HEADINGS", "LEGEND", "OPERATOR", "lines", "section"]
-
 HEADINGS = ["MB", "GB/s", "bus GB/s", "of peak", "in the program"]
 OPERATOR, PAIR = "transfer", "transfer from device"
 LEGEND = """\

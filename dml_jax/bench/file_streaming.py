@@ -20,8 +20,6 @@ from .. import depth_to_space
 from ..batch import map_batches
 from .timing import Effort, Measured
 
-__all__ = ["name_of", "over_devices", "streamed"]
-
 PICTURE = (64, 64, 64)
 ROW = 4 * prod(PICTURE)
 SPACE = (16, 128, 128)

@@ -16,8 +16,6 @@ from .case import Arrays, Case, dims
 from .implementations import Implementation, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
-__all__ = ["cases", "gradient_of", "implementations", "of_elements", "of_rows", "plain_of"]
-
 DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
 DTYPES = ("float32", "bfloat16")
 # Rows, width, and number of indices; what they are in programs.

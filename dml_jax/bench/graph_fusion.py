@@ -20,8 +20,6 @@ from .case import DTYPES, Arrays, Case, data, dims, random_indices
 from .implementations import Implementation, JaxRun, Run
 from .peers import torch_run
 
-__all__ = ["cases", "implementations"]
-
 ITEMSIZES = (4, 2, 1)
 
 

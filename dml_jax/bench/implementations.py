@@ -13,21 +13,6 @@ import numpy as np
 from .case import Arrays, Case
 from .operators import OPERATORS
 
-__all__ = [
-    "CallRun",
-    "HostRun",
-    "Implementation",
-    "JaxRun",
-    "Run",
-    "ceiling_of",
-    "copy_of",
-    "host_arrays",
-    "jnp_of",
-    "joined",
-    "own",
-    "thin",
-]
-
 
 class Run(Protocol):
     """An implementation with one case's data in place."""

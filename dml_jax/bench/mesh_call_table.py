@@ -12,8 +12,6 @@ from jax import lax
 
 import dml_jax
 
-__all__ = ["SIZES", "MeshCall", "Operand", "hashed_data", "mesh_calls"]
-
 # Size by letter. n is the batch, of any size, and b a buffer of n * r * f. Dimensions of multiples of 8 are sharded.
 SIZES = {"r": 512, "f": 64, "c": 16, "h": 32, "w": 32, "y": 24, "x": 24, "k": 16, "t": 32, "d": 128, "e": 1024}
 SIZES |= {"j": 64, "p": 512, "z": 256, "a": 3, "v": 5, "g": 2, "q": 4, "s": 6, "o": 1, "m": 64, "l": 128, "i": 128}

@@ -22,20 +22,6 @@ from .parallel_efficiency import LINEAR, Alone, Looped, alone, scaled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured
 
-__all__ = [
-    "GROUP",
-    "HEADINGS",
-    "LEGEND",
-    "Program",
-    "lines",
-    "measured",
-    "placed",
-    "programs",
-    "section",
-    "sized",
-    "table",
-]
-
 LEGEND = """\
 worst, mean      the time of one device on the whole, divided by all devices' time times their number, which is 1.00 if
                  scaling is linear: of the worst program of the operator, and the geometric mean of all

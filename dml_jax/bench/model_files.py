@@ -30,8 +30,6 @@ from .peers import runtime_run
 from .section import Job, Section, ratio, spread_of, unframed
 from .timing import CACHE, COMPARED, Effort, Measured, by_case, measure_runs
 
-__all__ = ["LEGEND", "OPERATOR", "ModelFile", "model_section", "table"]
-
 OPERATOR = "model"
 OURS, PLAIN, RUNTIME, COPY = "dml_jax", "plain", "ORT", "copy"
 NAMES = {PLAIN: '`use_form("plain")`', RUNTIME: "ONNX Runtime"}  # in sentences

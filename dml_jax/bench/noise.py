@@ -8,8 +8,6 @@ from pathlib import Path
 
 from .timing import Measured, by_case
 
-__all__ = ["Load", "busy_gpu", "notes"]
-
 SPREAD = 0.2  # half the distance of the quartiles, as a part of the median; a quiet machine has 0.01 to 0.1
 CONTROL = 0.1  # what a copy may be faster or slower than itself; a quiet machine has 0.01 to 0.05
 CORES = 0.1  # of the cores of this process, what others may use

@@ -14,8 +14,6 @@ from .case import Arrays, Case
 from .implementations import CallRun, Implementation, JaxRun
 from .peers import runtime_run
 
-__all__ = ["NETWORKS", "cases", "implementations", "random_network"]
-
 # Numbers of weights, and of products that convolutions and matrices need for one picture.
 NETWORKS = {
     "bvlc_alexnet": (60_965_224, 654_560_384),

@@ -18,8 +18,6 @@ from .collectives import collectives, worded
 from .implementations import Run, joined, thin
 from .timing import COMPARED, Effort, Measured
 
-__all__ = ["LINEAR", "Alone", "Looped", "alone", "quartiles", "sampled", "scaled"]
-
 FEW = 4  # calls that are no loop
 
 

@@ -15,8 +15,6 @@ from .implementations import CallRun, HostRun, Implementation, Run, host_arrays,
 from .operators import OPERATORS
 from .operators.operator_benchmark import OnnxNode
 
-__all__ = ["cupy_run", "has_cupy", "implementations", "offered", "runtime_run", "torch_run", "versions"]
-
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from .case import data
 
-__all__ = ["Drawn", "Draws"]
-
 
 @dataclass(frozen=True)
 class Drawn:

@@ -10,20 +10,6 @@ from jax import lax
 from . import gather_gradients
 from .operators import OPERATORS
 
-__all__ = [
-    "USUAL",
-    "Twins",
-    "forward",
-    "gradient",
-    "read_gradient",
-    "reads",
-    "reduced",
-    "softmax",
-    "top_k",
-    "view",
-    "windows",
-]
-
 Function = Callable[..., Any]
 Way = Callable[[Function], Function]
 Torch = Mapping[str, Callable[[Any], Function]]

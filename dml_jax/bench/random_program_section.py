@@ -21,8 +21,6 @@ from .random_programs import GROUPS, drawn
 from .section import BEST, Section, of_cases, unframed, with_best
 from .timing import Measured, by_case
 
-__all__ = ["LEGEND", "SLOWEST", "plainly", "random_section", "slowest", "summary"]
-
 SLOW, SLOWEST = 0.9, "slowest beside the fastest of the others"
 LISTED = 5  # of the slowest
 OTHERS = {"jnp": "jnp", "plain": "plain", "torch": BEST}  # by title, as `with_best` has them

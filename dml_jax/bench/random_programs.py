@@ -29,8 +29,6 @@ from .random_program_peers import (
     windows,
 )
 
-__all__ = ["GROUPS", "Program", "drawn"]
-
 Function = Callable[..., Any]
 
 

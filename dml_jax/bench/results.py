@@ -13,25 +13,6 @@ from ..errors import ConstraintError
 from .compile_costs import Cost
 from .timing import Measured, by_case
 
-__all__ = [
-    "CALL",
-    "CALLS",
-    "FILES",
-    "FORMAT",
-    "VERSION",
-    "Case",
-    "Cases",
-    "Results",
-    "counted",
-    "group_of",
-    "grouped",
-    "is_call",
-    "large",
-    "ours",
-    "regressions",
-    "slower",
-]
-
 FORMAT, VERSION = "dml-jax bench", 2  # version 1 said neither, and had no notes, peak and control
 OLD = "An older format of results does not say whether the machine was busy: measure again to know."
 

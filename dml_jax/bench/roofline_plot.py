@@ -10,8 +10,6 @@ from ..errors import ConstraintError
 from . import bandwidth_ceilings, cache_bandwidth
 from .results import Results
 
-__all__ = ["MARKERS", "check_drawable", "draw", "save"]
-
 COLOURS, MARKERS = 10, "o^sDv"  # matplotlib has so many colours; then the next marker begins
 LINES = {"warm": {"ls": "-", "marker": "."}, "cold": {"ls": "--", "marker": "x"}}
 ROWS = 28  # of the legend that are as high as the picture

@@ -16,8 +16,6 @@ from .results import CALLS, FILES, LARGE, Results, group_of
 from .roofline_plot import MARKERS, save
 from .timing import Measured
 
-__all__ = ["LEGEND", "Comparison", "compared", "described", "draw"]
-
 LEGEND = """\
 cases    that all runs have: of operators those that move 16 MiB and more, or all where there are none
 NAME     the bandwidth of dml_jax as a part of that of a copy of as many bytes in this run, the geometric mean of

@@ -12,24 +12,6 @@ from .case import Case
 from .implementations import Implementation
 from .timing import Effort, Measured, by_case, measure
 
-__all__ = [
-    "BEST",
-    "LEGEND",
-    "Job",
-    "Section",
-    "cells",
-    "columns",
-    "explained",
-    "is_named",
-    "of_cases",
-    "of_peak",
-    "ratio",
-    "spread_of",
-    "table",
-    "unframed",
-    "with_best",
-]
-
 BEST, WHICH = "best of torch", "which is"
 LEGEND = """\
 of copy          the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy; more

@@ -15,8 +15,6 @@ import dml_jax
 from .case import DTYPES, Arrays, Case, data, mib, random_indices
 from .operators.depth_space import copy_torch, depth_to_space, space_to_depth, with_view
 
-__all__ = ["BatchCase", "cases"]
-
 ROWS, WIDTH = 1024, 64  # the shape of each table that a scatter writes to; it writes an eighth of the rows
 PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}

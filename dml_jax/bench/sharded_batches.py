@@ -25,8 +25,6 @@ from .section import Job, Section, ratio, unframed
 from .sharded_batch_cases import BatchCase, cases
 from .timing import COMPARED, Effort, Measured, by_case
 
-__all__ = ["copied_by_all", "implementations", "measured", "of_linear", "section", "torch_threads"]
-
 LEGEND = """\
 of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
 of linear        parallel efficiency, t(1 device) / (N x t(N devices)): 1.00 is linear scaling

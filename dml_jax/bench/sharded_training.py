@@ -20,8 +20,6 @@ from .parallel_efficiency import Looped, alone, scaled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured
 
-__all__ = ["LEGEND", "OPERATOR", "section"]
-
 LEGEND = (
     "of linear        the time of one device divided by all devices' time times their number; below 0.9 with a reason"
 )

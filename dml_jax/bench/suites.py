@@ -25,8 +25,6 @@ from .random_program_section import random_section
 from .section import Job, Section, of_cases
 from .timing import Effort, Measured
 
-__all__ = ["cache_suite", "cost_suite", "full_suite", "quick_suite", "random_suite", "sharded_suite"]
-
 MOVED = "beside a copy of what has to move"
 
 

@@ -14,8 +14,6 @@ from .case import Arrays, Case
 from .collectives import Collectives
 from .implementations import Implementation, Run, ceiling_of
 
-__all__ = ["CACHE", "COMPARED", "Effort", "Measured", "by_case", "measure", "measure_runs"]
-
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
 TOO_SLOW = 0.1  # seconds of a call; then FEW are enough

@@ -18,8 +18,6 @@ from .shared_options import FILE
 if TYPE_CHECKING:
     from .batch_options import BatchOperator
 
-__all__ = ["batch"]
-
 
 class _DataType(click.ParamType):
     name = "type"

@@ -26,8 +26,6 @@ from ..core.arguments.static_values import (
 from ..core.structs.activation_fusion import as_activation
 from .option_types import ActivationType, NumberType
 
-__all__ = ["COMMON", "HELP", "BatchOperator", "batch_operators", "described"]
-
 
 @dataclass(frozen=True)
 class BatchOperator:

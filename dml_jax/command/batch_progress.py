@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..batch.batch_map import Progress
     from ..batch.jobs import Share
 
-__all__ = ["Interruption", "ProgressBar"]
-
 
 class Interruption:
     """The first Ctrl-C ends the job after the batch at hand and records it; the second leaves at once."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..batch.jobs import Share
     from .batch_options import BatchOperator
 
-__all__ = ["run_operator"]
-
 
 def run_operator(
     name: str,

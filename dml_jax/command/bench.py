@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..bench.results import Results
     from ..bench.section import Section
 
-__all__ = ["bench"]
-
 ONNX = ("names", "denotations", "shapes", "max_nodes")
 MODELS = ("inputs", *ONNX, "seed", "bound")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..bench.results import Results
     from .bench_run import Files
 
-__all__ = ["show", "show_stored"]
-
 TAKEN = {"compare", "no_measure", "only", "picture"}  # the options that mean something where nothing is measured
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..bench.section import Job, Section
     from ..bench.timing import Effort, Measured
 
-__all__ = ["Files", "check_interrupted", "run"]
-
 INTERRUPTED = 130  # the exit status after Ctrl-C
 KEEPING = 10  # seconds until what was measured is written again, for a run that is killed
 TELLING = 30  # seconds until a line says again how far it is, where no terminal shows it

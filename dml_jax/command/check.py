@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..graphs.graph_desc import GraphDesc
     from ..onnx.free_dimensions import Sizes
 
-__all__ = ["check"]
-
 
 @click.command(
     short_help="List every fault of model files, without running them.",

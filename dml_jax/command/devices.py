@@ -10,17 +10,6 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "CPU_DEVICES",
-    "arrange_cpu_devices",
-    "choose",
-    "cores",
-    "devices",
-    "label",
-    "local_devices",
-    "measured_kind",
-]
-
 CPU_DEVICES = click.IntRange(1, 4096)  # as many as any host has cores
 
 

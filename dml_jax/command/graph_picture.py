@@ -14,8 +14,6 @@ from ..errors import ConstraintError
 if TYPE_CHECKING:
     from ..graphs.graph_desc import GraphDesc
 
-__all__ = ["PictureFile", "write_picture"]
-
 SVG, DOT = ".svg", (".dot", ".gv")
 
 

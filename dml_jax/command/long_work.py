@@ -11,8 +11,6 @@ import click
 
 from ..errors import escaped
 
-__all__ = ["told_if_long"]
-
 FIRST, THEN = 10, 30  # seconds
 
 

@@ -9,8 +9,6 @@ from .check import check
 from .ops import ops
 from .run import run
 
-__all__ = ["command"]
-
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 
 

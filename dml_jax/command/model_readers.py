@@ -13,8 +13,6 @@ from .shared_options import is_graph, is_onnx
 if TYPE_CHECKING:
     from ..array_models.array_model import ArrayModel
 
-__all__ = ["doing", "reader"]
-
 
 def reader(path: Path, options: Mapping[str, Any], level: FeatureLevel = NEWEST) -> Callable[[], ArrayModel]:
     """Returns the reader for an ONNX model or a graph.

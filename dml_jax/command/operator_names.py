@@ -7,8 +7,6 @@ from pathlib import Path
 
 from click.shell_completion import CompletionItem
 
-__all__ = ["function_names", "items", "struct_names"]
-
 OPERATORS = Path(__file__).parents[1] / "operators"
 # Annotations of arguments that are arrays: see core/arguments/kinds.py.
 _ARRAYS = {"Data", "DataList", "Condition", "Indices", "ScalarIndices"}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..core.structs.feature_level_tables import Support
     from ..core.structs.operator_desc import OperatorDesc
 
-__all__ = ["ops"]
-
 UNBROKEN = 1 << 16  # columns: one line per row where a program reads
 
 

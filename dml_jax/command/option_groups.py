@@ -5,8 +5,6 @@ from typing import Any
 
 import click
 
-__all__ = ["GroupedCommand"]
-
 
 class GroupedCommand(click.Command):
     """A command of many options.

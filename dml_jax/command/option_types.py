@@ -12,8 +12,6 @@ from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
 from .operator_names import items, struct_names
 
-__all__ = ["ActivationType", "Level", "Milliseconds", "Named", "NumberType", "OperatorName", "Shape", "size", "sizes"]
-
 DAY = 86_400_000
 
 

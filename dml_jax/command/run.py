@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ..dxdispatch.model_file import Model
     from ..dxdispatch.timing import Timing
 
-__all__ = ["run"]
-
 
 @click.command(
     cls=GroupedCommand,

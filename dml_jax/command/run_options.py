@@ -9,18 +9,6 @@ import click
 from .option_types import Milliseconds, Named, size, sizes
 from .shared_options import input_files, max_nodes
 
-__all__ = [
-    "ALIASES",
-    "GROUPS",
-    "IN_MODEL_FILES",
-    "ONNX",
-    "ONNX_SETTINGS",
-    "TIMES",
-    "data_options",
-    "onnx_options",
-    "timing_options",
-]
-
 # DxDispatch's spelling, and ours.
 ALIASES = {
     "adapter": "device",

@@ -13,22 +13,6 @@ from ..core.structs.feature_level import NEWEST
 from ..dxdispatch.faults import Fault
 from .option_types import Level
 
-__all__ = [
-    "FILE",
-    "FOLDER",
-    "MODEL",
-    "feature_level",
-    "given",
-    "input_files",
-    "is_graph",
-    "is_onnx",
-    "json_output",
-    "need_onnx",
-    "print_json",
-    "refuse_options",
-    "show_faults",
-]
-
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 MODEL = click.Path(path_type=Path)

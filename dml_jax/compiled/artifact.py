@@ -20,8 +20,6 @@ from ..errors import ConstraintError
 from ..npy_format import read_array
 from .program import Program
 
-__all__ = ["Executables", "dump", "jit_programs", "load"]
-
 # A program without and with bound outputs, jitted.
 Executables = tuple[Any, Any]
 VERSION = 2

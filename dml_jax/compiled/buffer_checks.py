@@ -13,8 +13,6 @@ from ..core.tensors.int4_packing import split_nibbles
 from ..errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
 
-__all__ = ["as_buffer", "as_outputs", "by_port", "check_devices", "owned_ports"]
-
 
 def as_buffer(program: Program, name: str, value: Any, shown: str | None = None) -> Any:
     """Returns the flat buffer of a tensor; a 64-bit NumPy array as its words, where the program takes words.

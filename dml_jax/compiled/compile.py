@@ -19,8 +19,6 @@ from .artifact import Executables, jit_programs
 from .buffer_checks import as_buffer, as_outputs, by_port, check_devices, owned_ports
 from .program import BufferSpec, Program
 
-__all__ = ["CompiledOperator", "Memory", "compile_operator"]
-
 
 def compile_operator(
     desc: Computation[R], /, **owned: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None]

@@ -14,8 +14,6 @@ from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..lowering.plain.scatter import copy_table
 from ..lowering.plain.strided_writes import in_storage_order
 
-__all__ = ["BufferSpec", "Program"]
-
 SMALL = 2**16
 
 

@@ -11,8 +11,6 @@ import jax
 
 from .memory_checks import check_program, program_bytes
 
-__all__ = ["Executable", "compile_in_steps"]
-
 
 @dataclass(frozen=True)
 class Executable:

@@ -10,8 +10,6 @@ import jax
 
 from ..errors import ConstraintError
 
-__all__ = ["array_limit", "check_bytes", "check_program", "device_limit", "gib", "program_bytes"]
-
 # Where Linux shows the control groups, which limit containers; and those that this process is in.
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 

@@ -17,8 +17,6 @@ from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forced_form import forcing
 from ..lowering.partition import Shards, knowing
 
-__all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_any_mesh", "on_mesh", "wording_refusals"]
-
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
 

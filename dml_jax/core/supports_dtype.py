@@ -4,8 +4,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["SupportsDType"]
-
 
 class SupportsDType(Protocol):
     """What has the type as its `dtype`: jnp.float32, which is no class to type checkers from jax 0.12 on."""

@@ -21,8 +21,6 @@ from .model_file import Model
 from .onnx_dispatches import BoundInput, BoundOutput
 from .resources import Buffer
 
-__all__ = ["BoundModel", "HostBuffers", "bound_to"]
-
 
 class HostBuffers:
     """The buffers of a model in host memory, which operators and ONNX models read and write.

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["pieces", "told"]
-
 
 @contextmanager
 def told(i: int, form: Any, say: Callable[[str], None]) -> Iterator[None]:

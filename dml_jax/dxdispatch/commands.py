@@ -16,8 +16,6 @@ from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
-__all__ = ["Dispatch", "Dispatchable", "Print", "Range", "WriteFile", "read_bindings", "read_command"]
-
 
 @dataclass(frozen=True)
 class Range:

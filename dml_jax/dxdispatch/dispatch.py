@@ -16,8 +16,6 @@ from .onnx_dispatches import OnnxDispatch
 from .onnx_models import OnnxModel
 from .timing import Timing, measure
 
-__all__ = ["Dispatched", "dispatch"]
-
 
 @dataclass(frozen=True)
 class Dispatched:

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..errors import ConstraintError, escaped_lines, located
 
-__all__ = ["Fault", "ModelError", "faults_at"]
-
 
 @dataclass(frozen=True)
 class Fault:

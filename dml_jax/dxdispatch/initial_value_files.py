@@ -14,8 +14,6 @@ from .initial_values import Initial, from_array
 from .json_fields import get, only, shown
 from .nchw_images import PICTURES, read_picture
 
-__all__ = ["find_file", "from_file"]
-
 
 def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> Initial:
     """`{"sourcePath": "file"}`, relative to the model file or the current folder."""

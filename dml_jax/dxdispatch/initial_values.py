@@ -14,8 +14,6 @@ from ..core.tensors.data_type import DataType
 from ..errors import ConstraintError
 from .json_fields import as_object, get, integer, only, shown
 
-__all__ = ["Initial", "constant", "from_array", "from_list", "from_mixed_list", "sequence"]
-
 
 @dataclass(frozen=True)
 class Initial:

@@ -6,8 +6,6 @@ from typing import Any
 
 from ..errors import ConstraintError, SeveralErrors, SkippedError, suggestion
 
-__all__ = ["as_object", "get", "integer", "look_up", "only", "shown"]
-
 UINT64_MAX = 2**64 - 1
 
 

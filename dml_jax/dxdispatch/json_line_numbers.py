@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from .json_text import blank_comments
 
-__all__ = ["line_of", "lines_of"]
-
 Path = tuple[str | int, ...]
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')

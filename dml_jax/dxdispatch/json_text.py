@@ -6,8 +6,6 @@ from typing import Any
 
 from ..errors import ConstraintError
 
-__all__ = ["blank_comments", "parse"]
-
 # Strings come first, so that a comment or a trailing comma inside one is left alone.
 # A string that is never closed ends with its line, so that the search does not start again inside it.
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'

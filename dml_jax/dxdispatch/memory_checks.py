@@ -13,8 +13,6 @@ from .onnx_models import OnnxModel
 from .output_files import encoding_bytes
 from .resources import Buffer
 
-__all__ = ["check_device", "check_memory", "check_operator"]
-
 Buffers = Mapping[str, Buffer | None]
 Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
 

@@ -23,8 +23,6 @@ from .output_files import Targets
 from .resources import Buffer, read_buffer
 from .serialized_graphs import read_serialized
 
-__all__ = ["Model", "read_model"]
-
 
 @dataclass(frozen=True)
 class Model:

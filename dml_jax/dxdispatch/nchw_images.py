@@ -16,8 +16,6 @@ from ..errors import ConstraintError
 from .initial_values import Initial
 from .json_fields import get, shown
 
-__all__ = ["CHANNEL_MODES", "ENCODING_BYTES", "PICTURES", "encode_picture", "picture_shape", "read_picture"]
-
 # The formats of files, by their endings.
 PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}

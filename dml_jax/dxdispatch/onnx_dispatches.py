@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..core.tensors.tensor_spec import TensorSpec
     from ..onnx.graph import Graph
 
-__all__ = ["BoundInput", "BoundOutput", "OnnxDispatch", "read_onnx_dispatch"]
-
 Buffers = Mapping[str, Buffer | None]
 
 

@@ -14,8 +14,6 @@ from .json_fields import as_object, get, integer, only, shown
 if TYPE_CHECKING:
     from ..onnx.graph import Graph
 
-__all__ = ["OnnxModel", "read_onnx"]
-
 
 @dataclass(frozen=True)
 class OnnxModel:

@@ -15,8 +15,6 @@ from ..npy_format import npy_pieces
 from .nchw_images import ENCODING_BYTES, PICTURES, encode_picture, picture_shape
 from .resources import Buffer
 
-__all__ = ["Targets", "encode", "encoding_bytes", "resolve_target"]
-
 
 class Targets:
     """The files that a model writes into one folder, checked before any of them is.

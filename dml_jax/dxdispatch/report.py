@@ -16,8 +16,6 @@ from .dispatch import Dispatched
 from .output_files import encode, resolve_target
 from .timing import Timing, report
 
-__all__ = ["Report"]
-
 
 @dataclass(frozen=True)
 class Report:

@@ -14,8 +14,6 @@ from .initial_value_files import from_file
 from .initial_values import Initial, constant, from_array, from_list, from_mixed_list, sequence
 from .json_fields import as_object, get, integer, only, shown
 
-__all__ = ["Buffer", "read_buffer"]
-
 DEFERRED = "deferred"
 PICTURE_OPTIONS = ("resampleSize", "resampleMode")
 FIELDS = (

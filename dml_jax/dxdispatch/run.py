@@ -12,8 +12,6 @@ from .model_file import Model
 from .report import Report
 from .timing import Timing
 
-__all__ = ["run_model"]
-
 
 def run_model(
     model: Model,

@@ -11,8 +11,6 @@ from .commands import Dispatchable
 from .initial_value_files import find_file
 from .json_fields import get, only, shown
 
-__all__ = ["read_serialized"]
-
 
 def read_serialized(json: Mapping[str, Any], folder: Path, feature_level: FeatureLevel | str) -> Dispatchable:
     """Reads and validates the graph that a dispatchable names; of constants it checks only the file sizes.

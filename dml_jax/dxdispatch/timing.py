@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
-__all__ = ["Timing", "measure", "report"]
-
 
 @dataclass(frozen=True)
 class Timing:

@@ -12,8 +12,6 @@ from ..core.structs.scalar import scalar_of
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..errors import ConstraintError, DataTypeError, describe, message
 
-__all__ = ["broadcast", "element_of", "is_float32"]
-
 
 def element_of(operator: str, tensor: TensorDesc, number: Any) -> np.generic:
     """Converts a number to the type of a tensor.

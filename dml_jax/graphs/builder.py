@@ -23,8 +23,6 @@ from .nodes_and_edges import Constant, Port, shown_port
 from .output_inference import completed
 from .rules import unfit_data
 
-__all__ = ["GraphBuilder"]
-
 # For type checkers: the operators whose method returns a tuple, and those where it does if no output is left out.
 SeveralOutputs = Literal[
     "adam_optimizer",

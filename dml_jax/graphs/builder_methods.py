@@ -12,8 +12,6 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError, suggestion
 from .expression import Expression, TensorLike  # noqa: F401  # annotations name them
 
-__all__ = ["method_of"]
-
 # Adds a node: the builder, the struct, the name that is given, and the fields that are.
 Add = Callable[[Any, type[OperatorDesc], str | None, dict[str, Any]], Any]
 

@@ -11,8 +11,6 @@ from ..errors import DataTypeError, describe, escaped, message
 from .graph_desc import GraphDesc
 from .nodes_and_edges import Constant, Port
 
-__all__ = ["Box", "Diagram", "Edge", "diagram"]
-
 # Characters of a line that are shown.
 LONGEST = 60
 

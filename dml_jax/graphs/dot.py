@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from .diagram import diagram, printable
 from .graph_desc import GraphDesc
 
-__all__ = ["graph_to_dot", "graphs_to_dot"]
-
 SHAPES = {"input": "box, style=rounded", "output": "box, style=rounded", "constant": "note", "operator": "box"}
 
 

@@ -19,8 +19,6 @@ from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..lowering.values.bit_exact import hide_constant
 from .nodes_and_edges import Constant
 
-__all__ = ["See", "constant_value", "reinterpret", "view_as"]
-
 # Reads a port's value as a tensor; the flag says whether 64-bit elements are pairs of words.
 See = Callable[[TensorDesc, bool], jax.Array]
 

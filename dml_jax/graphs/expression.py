@@ -15,8 +15,6 @@ from ..errors import ConstraintError, DataTypeError, describe, message
 from .broadcast import broadcast, element_of, is_float32
 from .nodes_and_edges import Port
 
-__all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
-
 # A tensor, or what is to be said of one: its data type, its sizes, or both.
 TensorLike = TensorDesc | DataTypeLike | Sequence[int] | tuple[DataTypeLike, Sequence[int]]
 

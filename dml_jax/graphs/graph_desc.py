@@ -22,8 +22,6 @@ from .edge_reinterpretation import See, constant_value, reinterpret, view_as
 from .nodes_and_edges import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
 
-__all__ = ["GraphDesc"]
-
 
 @dataclass(frozen=True, eq=False)
 class GraphDesc(Computation[Any]):

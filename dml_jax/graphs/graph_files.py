@@ -12,8 +12,6 @@ from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from ..errors import ConstraintError, Faults
 from .graph_desc import GraphDesc
 
-__all__ = ["constant_files", "owned_inputs", "read_constants", "read_graph_file"]
-
 # The largest file that flatbuffers' offsets can address.
 SIZE_LIMIT = 2**31
 

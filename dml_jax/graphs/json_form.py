@@ -22,8 +22,6 @@ from .nodes_and_edges import Constant, Nodes, Port
 from .rules import Wiring
 from .rules import faults as faults_of
 
-__all__ = ["CONSTANT", "GRAPH", "graph_to_json", "read_graph"]
-
 GRAPH, CONSTANT = "DML_GRAPH_DESC", "DML_GRAPH_NODE_TYPE_CONSTANT"
 
 # The ends of each kind of edge, source and reader: the fields that name a node and its tensor, or the graph's own.

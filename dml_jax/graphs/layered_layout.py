@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-__all__ = ["Edge", "Layout", "Point", "Rect", "Size", "arrange"]
-
 Point = tuple[float, float]
 
 # Pixels between the items of a layer, and between layers whose lines are upright; times that layers are visited.

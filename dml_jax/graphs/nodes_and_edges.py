@@ -16,8 +16,6 @@ from ..core.tensors.int4_packing import as_bytes
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError, describe, message
 
-__all__ = ["Constant", "Edges", "Graph", "Nodes", "Port", "shown_edge", "shown_port"]
-
 # A tensor of a node, ("pick", "input"); or an input or output of the graph itself, "x".
 Port = str | tuple[str, str]
 

@@ -14,8 +14,6 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .expression import read_tensor
 
-__all__ = ["completed"]
-
 
 class _LeftOutError(Exception):
     """A rule is about an operand that is not known yet."""

@@ -14,8 +14,6 @@ from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from ..errors import ConstraintError, suggestion
 from .nodes_and_edges import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
-__all__ = ["RULES", "GraphRule", "Wiring", "faults", "unfit_data"]
-
 # Where in the graph a rule is broken, and by what fact.
 Broken = Iterator[tuple[str, str]]
 SINCE, CONSTANTS_SINCE = FeatureLevel.of("2_1"), FeatureLevel.of("6_2")

@@ -15,8 +15,6 @@ from .graph_desc import GraphDesc
 from .layered_layout import Layout, Point, Rect, Size
 from .svg_dark_mode import add_dark_mode
 
-__all__ = ["draw_graph", "draw_graphs"]
-
 Element = ElementTree.Element
 
 INK, FAINT, RULE, CARD = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"

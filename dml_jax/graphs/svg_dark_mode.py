@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
-__all__ = ["add_dark_mode"]
-
 
 def add_dark_mode(picture: ElementTree.Element, dark: Mapping[str, str]) -> None:
     """Gives every colour of a picture another one for viewers who prefer dark pages.

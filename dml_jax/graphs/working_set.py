@@ -15,8 +15,6 @@ from .graph_desc import GraphDesc
 from .graph_files import owned_inputs
 from .nodes_and_edges import Constant, Port
 
-__all__ = ["check_graph", "working_set"]
-
 
 def check_graph(graph: GraphDesc) -> None:
     """Checks that a graph, with its constants in files, fits into the memory of the machine.

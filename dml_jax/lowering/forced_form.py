@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["forced_form", "forcing", "under"]
-
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
 
 # The name given to the innermost `use_form`; None outside. Every call asks: a function would take 1 % of a small one.

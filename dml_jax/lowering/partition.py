@@ -15,18 +15,6 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, g
 
 from .primitive import by_target
 
-__all__ = [
-    "Shards",
-    "TableShards",
-    "knowing",
-    "known_shards",
-    "mesh_of_axes",
-    "move_on_each_device",
-    "on_each_device",
-    "shape_of_shard",
-    "whole_along",
-]
-
 
 @dataclass(frozen=True)
 class Shards:

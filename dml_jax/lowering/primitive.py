@@ -20,18 +20,6 @@ from jax.interpreters import ad, batching, mlir
 from .forced_form import forced_form, under
 from .values.packed_words import becomes_words
 
-__all__ = [
-    "Back",
-    "Move",
-    "Target",
-    "by_platform",
-    "by_target",
-    "linear",
-    "transpose_of",
-    "transposed",
-    "varying_alike",
-]
-
 # A move is linear in `data`; `where`, of integers and booleans, or None, says where elements go.
 Move = Callable[..., jax.Array]
 # `where`, the cotangent of the result, and arrays like `data`, to the cotangents of `data`.

@@ -38,8 +38,6 @@ from .gpu import (
 )
 from .variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 # In the order in which they are asked: the first one that pays runs.
 VARIANTS: Sequence[Variant] = (
     *fan_out.VARIANTS,

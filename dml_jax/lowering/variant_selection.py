@@ -18,18 +18,6 @@ from ..errors import ConstraintError
 from .forced_form import forced_form, forcing
 from .primitive import Back, Move, Target, by_target
 
-__all__ = [
-    "Case",
-    "Choice",
-    "Variant",
-    "choose",
-    "form_names",
-    "known_bytes",
-    "shapes_of",
-    "use_form",
-    "watch_choices",
-]
-
 SMALL = 2**17  # bytes read and written: a kernel that moves fewer takes no longer than its launch
 
 

@@ -17,8 +17,6 @@ from ..operators import activate
 from .layout import axis_of
 from .values import Array, Operators, float_for, on_device
 
-__all__ = ["OPERATORS", "activation"]
-
 
 def activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]:
     """Returns the function of a node that DirectML's activation computes, with these attributes as parameters."""

@@ -10,8 +10,6 @@ from .layout import sizes_of
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "affine_grid"]
-
 
 def affine_grid(*, theta: Array, size: Array, align_corners: int) -> jax.Array:
     """AffineGrid: theta times (x, y, 1), or (x, y, z, 1), of each element of a picture of `size`.

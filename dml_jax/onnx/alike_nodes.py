@@ -19,8 +19,6 @@ from .random_keys import RANDOM
 from .sequence_pytrees import EmptyOptional, TensorSequence
 from .traced_memory import SIZED_BY_FLOATS
 
-__all__ = ["NotTracedError", "are_sizes_enough", "refuse_long_work", "shared_outputs", "sharing_outputs"]
-
 FEW = 128  # elements of a constant that is compared by its numbers; larger ones are alike to none
 MIB = 2**20  # bytes of constants that take as long to compute as a node takes to trace
 

@@ -16,8 +16,6 @@ from .model_loading import dtype_of
 from .operand_checks import check_both, check_shape, check_value, refuse
 from .values import X64_OFF, Array, Operators, is_narrowed, on_device
 
-__all__ = ["OPERATORS", "attention", "check_groups", "heads_of"]
-
 _FLOATS = (1, 10, 11, 16)  # float, float16, double and bfloat16
 
 

@@ -22,8 +22,6 @@ from .single_node import run_node
 from .traced_memory import check_program_arrays
 from .values import as_tuple
 
-__all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner"]
-
 # ONNX's names of devices, and JAX's.
 PLATFORMS = {"CPU": "cpu", "CUDA": "cuda"}
 

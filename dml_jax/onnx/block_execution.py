@@ -30,8 +30,6 @@ from .random_keys import RANDOM
 from .traced_memory import MANY, are_large, as_data, check_node, may_be_large
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
-__all__ = ["Block", "Body", "FunctionCall", "ReadStep", "Step", "Unsupported", "blocks_of", "evaluate", "run"]
-
 Scope = Mapping[str, Any]  # arrays, None for those that are left out
 
 

@@ -24,8 +24,6 @@ from .matmul import gemm
 from .operand_checks import check_shape, check_value, refuse
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_bnb4", "mat_mul_n_bits"]
-
 _BITS = (2, 4, 8)
 # The numbers of the 16 codes of bitsandbytes' types of 4 bits. In FP4 the highest bit is the sign; NF4 has quantiles of
 # the normal distribution.

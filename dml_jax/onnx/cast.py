@@ -14,8 +14,6 @@ from .int64_ranges import Bounded
 from .model_loading import dtype_of
 from .values import Array, Operators, arrays, is_narrowed, on_device
 
-__all__ = ["OPERATORS", "cast", "cast_like", "cast_to_named"]
-
 
 def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array | Bounded:
     target = dtype_of(to, "to")

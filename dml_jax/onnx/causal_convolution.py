@@ -12,8 +12,6 @@ from .convolution import conv
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "causal_convolution"]
-
 
 def causal_convolution(
     *,

@@ -18,8 +18,6 @@ from .node_limits import MAX_NODES
 from .possible_calls import Calls, possible_calls
 from .shape_inference import Shapes, infer_shapes
 
-__all__ = ["MOST_TRACED", "CheckedModel", "check_model"]
-
 # Nodes that are traced, in all traces of a model together; each takes about a millisecond.
 MOST_TRACED = 4000
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from .node import Node
 
-__all__ = ["are_long_products", "is_left_out", "is_long_loop", "leaving_out"]
-
 MOST_PRODUCTS = 2**32  # pairs of elements: a second of a core
 MOST_ITERATIONS = 2**20  # of one node: some tenths of a second
 FEW = 8  # iterations, in each of which there may be others

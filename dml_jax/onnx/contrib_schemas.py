@@ -5,8 +5,6 @@ from typing import Any
 
 from onnx import defs, helper
 
-__all__ = ["MICROSOFT", "optional", "qualified", "required", "schema"]
-
 MICROSOFT = "com.microsoft"
 _OPTION = defs.OpSchema.FormalParameterOption
 _MARKS = {"?": _OPTION.Optional, "*": _OPTION.Variadic, "~": _OPTION.Variadic}

@@ -12,8 +12,6 @@ from .errors import STATIC, NotConstantError, OnnxError, UnsupportedError
 from .flattened_values import Form, as_arrays, types_text
 from .values import Array, Operators
 
-__all__ = ["OPERATORS"]
-
 Branch = Callable[[], tuple[Any, ...]]
 
 

@@ -15,8 +15,6 @@ from .elementwise import add
 from .sliding_windows import padding, per_dimension, windows_of
 from .values import Array, Operators, known_ints, on_device
 
-__all__ = ["CONV_ATTRIBUTES", "OPERATORS", "SCHEMAS", "check_bias", "conv", "conv_transpose", "filter_windows"]
-
 
 def conv(*, x: Array, w: Array, b: Array | None = None, group: int = 1, **steps: Any) -> Array:
     windows = filter_windows(x, w, group=group, **steps)

@@ -17,8 +17,6 @@ from .errors import NotConstantError, static_text
 from .sequence_pytrees import ContainerSpec
 from .signature import X64
 
-__all__ = ["Run", "cure_of_cut_inputs", "failure", "with_inputs"]
-
 # Runs the model with names of inputs for `int32`, and with inputs by name.
 Run = Callable[[Collection[str], Mapping[str, Any]], Any]
 

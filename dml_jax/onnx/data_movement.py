@@ -29,35 +29,6 @@ from .model_loading import dtype_of
 from .stated_sizes import Maximum
 from .values import Array, Operators, is_narrowed, known_ints, on_device
 
-__all__ = [
-    "OPERATORS",
-    "col2im",
-    "compress",
-    "cum_prod",
-    "cum_sum",
-    "depth_to_space",
-    "diagonals_of",
-    "eye_like",
-    "gather",
-    "gather_elements",
-    "gather_nd",
-    "lengths_among",
-    "max_unpool",
-    "non_zero",
-    "number_of",
-    "one_hot",
-    "order_of",
-    "reverse_sequence",
-    "scatter_elements",
-    "scatter_nd",
-    "sliding",
-    "space_to_depth",
-    "take_or_zero",
-    "top_k",
-    "trilu",
-    "unpooled_sizes",
-]
-
 
 def gather(*, data: Array, indices: Array, axis: int) -> jax.Array:
     return dml_gather(on_device(data), indices, axis)

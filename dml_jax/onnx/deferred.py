@@ -13,8 +13,6 @@ import numpy as np
 
 from .values import Array, at_once
 
-__all__ = ["Deferred", "Row", "Rows", "deferring", "plain"]
-
 
 @dataclass(frozen=True, eq=False)
 class Deferred(ABC):

@@ -16,8 +16,6 @@ from .convolution import check_bias, conv, filter_windows
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "deform_conv"]
-
 
 def deform_conv(
     *,

@@ -12,8 +12,6 @@ from ..errors import ConstraintError
 from .random_keys import RandomKeys
 from .values import Array, Operators, arrays, as_wide
 
-__all__ = ["OPERATORS"]
-
 Outputs = tuple[Array, ...]
 
 

@@ -22,8 +22,6 @@ from .node import Node
 from .traced_memory import FEW, SIZED_BY_FLOATS
 from .values import is_narrowed
 
-__all__ = ["compute"]
-
 
 @dataclass(frozen=True)
 class _Static:

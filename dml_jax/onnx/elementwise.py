@@ -18,8 +18,6 @@ from ..operators._binary_formulas import parameterized_relu
 from ..operators._power_formulas import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
-__all__ = ["OPERATORS", "add", "broadcast_from_axis", "divide", "multiply", "subtract"]
-
 
 def _broadcast(*operands: Array) -> tuple[Any, ...]:
     """Returns the module to compute with, then the operands in one shape."""

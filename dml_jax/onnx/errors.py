@@ -5,8 +5,6 @@ from typing import Any
 
 from ..errors import ConstraintError
 
-__all__ = ["NotConstantError", "OnnxError", "UnreadableError", "UnsupportedError"]
-
 
 class OnnxError(ConstraintError):
     """A model cannot be read, breaks ONNX's rules, or is called with other inputs than it takes."""

@@ -12,8 +12,6 @@ from .int64_ranges import Bounded, Range, as_bounded
 from .sequence_pytrees import EmptyOptional, TensorSequence
 from .values import on_device
 
-__all__ = ["Form", "as_arrays", "types_text"]
-
 
 @dataclass(frozen=True)
 class Form:

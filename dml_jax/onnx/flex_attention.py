@@ -14,8 +14,6 @@ from .model_loading import dtype_of
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "flex_attention"]
-
 
 def flex_attention(
     *,

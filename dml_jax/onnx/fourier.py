@@ -12,8 +12,6 @@ from .data_movement import number_of
 from .model_loading import dtype_of
 from .values import Array, Operators, known, on_device
 
-__all__ = ["OPERATORS", "dft", "mel_weight_matrix", "stft"]
-
 
 def dft_along_axis(
     *, input: Array, dft_length: Array | None = None, axis: int = 1, inverse: int = 0, onesided: int = 0

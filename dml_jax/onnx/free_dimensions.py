@@ -11,8 +11,6 @@ from ..errors import ConstraintError, suggestion
 from .errors import OnnxError
 from .graph import Graph, check_inputs
 
-__all__ = ["Sizes", "forget_names", "override_sizes", "with_sizes"]
-
 # By the name of a free size, or all sizes of an input by its name.
 Sizes = Mapping[str, int | Sequence[int]]
 

@@ -32,9 +32,6 @@ from .static_inputs import deciding_floats, values_behind
 from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
 
-__all__ = ["OnnxFunction", "to_jax"]
-
-
 _SYMBOLIC = "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
 
 

@@ -8,8 +8,6 @@ from onnx import AttributeProto, FunctionProto, NodeProto, helper
 
 from .errors import OnnxError
 
-__all__ = ["given_attributes", "has_body", "needs_types", "onnx_body", "with_attributes"]
-
 Attributes = Mapping[str, AttributeProto]
 Schema = Any  # an OpSchema, whose stubs lack what is said of bodies
 

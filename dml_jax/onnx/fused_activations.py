@@ -17,8 +17,6 @@ from .matmul import gemm
 from .operand_checks import check_shape, needed
 from .values import Array, Operators, on_device
 
-__all__ = ["CONV_ACTIVATIONS", "GEMM_ACTIVATIONS", "OPERATORS", "SCHEMAS"]
-
 # The activations of ONNX Runtime's CPU provider; `to_jax` refuses others. By the name in a FusedConv: DirectML's name,
 # and the names of the numbers in `activation_params`.
 CONV_ACTIVATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {

@@ -11,8 +11,6 @@ from .activations import activation
 from .contrib_schemas import schema
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS"]
-
 
 def _bias_add(*, x: Array, bias: Array, skip: Array) -> jax.Array:
     if x.ndim != 3 or skip.shape != x.shape:

@@ -20,8 +20,6 @@ from .node_reader import Reader, operator_name, opsets_of
 from .random_keys import RANDOM
 from .sequence_pytrees import ContainerSpec, declared_type
 
-__all__ = ["Graph", "TensorSpec", "check_inputs", "check_tensors", "read_graph", "read_tensor_graph"]
-
 
 @dataclass(frozen=True)
 class Graph:

@@ -6,8 +6,6 @@ from ..errors import ConstraintError
 from ..operators import grid_sample as dml_grid_sample
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "grid_sample"]
-
 # Names of opset 16, and of 20 and later.
 _MODES = {"bilinear": "bilinear", "bicubic": "bicubic", "linear": "bilinear", "cubic": "bicubic", "nearest": "nearest"}
 

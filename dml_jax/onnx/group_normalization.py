@@ -13,8 +13,6 @@ from .contrib_schemas import required, schema
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "group_normalization", "group_normalization_by_group"]
-
 
 def group_normalization(
     *, x: Array, scale: Array, bias: Array, num_groups: int, epsilon: float, stash_type: int

@@ -22,8 +22,6 @@ from .rotary_embedding import check_caches, rotate
 from .sliding_window_cache import SlidingWindowCache
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
-
 
 def group_query_attention(
     *,

@@ -18,17 +18,6 @@ from ..errors import DataTypeError
 from .node import Node
 from .values import X64_OFF, as_tuple, is_narrowed, known_ints, move_bits, on_device
 
-__all__ = [
-    "TAKES_BOUNDED",
-    "Bounded",
-    "Range",
-    "as_bounded",
-    "compute_bounded",
-    "index_bounded",
-    "move_bounded",
-    "without_range",
-]
-
 INT32, INT64 = np.iinfo(np.int32), np.dtype(np.int64)
 Range = tuple[int, int]
 # Operators that take `Bounded` themselves: they move values whole, or run a graph on them.

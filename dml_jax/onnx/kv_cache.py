@@ -12,8 +12,6 @@ from ..operators._attention_formulas import append
 from .operand_checks import check_shape
 from .values import Array, on_device
 
-__all__ = ["append_keys", "check_room", "fit_keys"]
-
 
 def append_keys(past: Array | None, new: jax.Array, room: int, starts: Any, dtype: Any) -> jax.Array:
     """Appends new keys or values, rounded to `dtype`, to those of the past, or writes them into its room.

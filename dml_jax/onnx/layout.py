@@ -23,41 +23,6 @@ from ..operators._pad import Mode
 from .memory_limits import check_array
 from .values import Array, Operators, arrays, known, known_ints, move_bits, on_device
 
-__all__ = [
-    "OPERATORS",
-    "PAD_MODES",
-    "axes_of",
-    "axis_of",
-    "borders_of",
-    "center_crop_pad",
-    "concat",
-    "constant",
-    "constant_of_shape",
-    "expand",
-    "flatten",
-    "identity",
-    "lengths_of",
-    "pad",
-    "pad_by_attributes",
-    "pad_by_paddings",
-    "parts_of",
-    "range_",
-    "range_of",
-    "reshape",
-    "shape",
-    "size",
-    "sizes_of",
-    "slice_",
-    "split",
-    "squeeze",
-    "tile",
-    "tile_along",
-    "transpose",
-    "unsqueeze",
-    "where",
-    "windows_of",
-]
-
 
 def identity(*, input: Array) -> Array:
     return input

@@ -11,8 +11,6 @@ from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.xla_workarounds import unfused_product
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "det", "einsum"]
-
 
 def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
     """Einsum, as exact as `matmul`: floats of 8 and 16 bits are rounded once; integers wrap."""

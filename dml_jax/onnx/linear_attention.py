@@ -15,8 +15,6 @@ from ..operators._attention_formulas import merge_heads, split_heads
 from .operand_checks import check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "linear_attention"]
-
 # By the rule of an update: whether the state decays, and whether its answer to a key is taken off the new value.
 _RULES: Mapping[str, tuple[bool, bool]] = {
     "linear": (False, False),

@@ -20,8 +20,6 @@ from .node_limits import count_node
 from .sequence_pytrees import type_text
 from .values import is_narrowed, move_bits
 
-__all__ = ["Iteration", "iterate"]
-
 # Compiling takes longer with each iteration that is unrolled. Up to about eight it takes no longer than a loop of XLA,
 # and the program is at least as fast: bodies of 3 to 40 nodes, two cores of an x86 CPU, November 2026.
 FEW = 8

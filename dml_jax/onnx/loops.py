@@ -17,8 +17,6 @@ from .loop_execution import Iteration, iterate
 from .stated_sizes import Maximum
 from .values import Operators
 
-__all__ = ["OPERATORS"]
-
 # Greater counts are those of loops that a condition ends: exporters write the greatest number of 64 bits.
 ENDLESS = 2**31 - 1
 

@@ -12,8 +12,6 @@ from ..operators import gather, gather_elements
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, arrays, as_wide, on_device
 
-__all__ = ["OPERATORS", "negative_log_likelihood_loss", "softmax_cross_entropy_loss"]
-
 
 def negative_log_likelihood_loss(
     *, input: Array, target: Array, weight: Array | None = None, ignore_index: int | None = None, reduction: str

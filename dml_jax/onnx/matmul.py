@@ -17,8 +17,6 @@ from .elementwise import add
 from .layout import axis_of
 from .values import Array, Operators, arrays, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "broadcast_term", "gemm", "matmul"]
-
 
 def gemm(
     *,

@@ -12,8 +12,6 @@ from ..operators._normalization_formulas import centred
 from .layout import axes_of
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "mean_variance_normalization"]
-
 
 def mean_variance_normalization(*, x: Array, axes: Any) -> jax.Array:
     """MeanVarianceNormalization: (x - mean) / (deviation + 1e-9) along axes, along all of them if there are none."""

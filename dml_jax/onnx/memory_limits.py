@@ -16,17 +16,6 @@ from ..core.memory_checks import array_limit, check_bytes
 from ..errors import ConstraintError, describe
 from .deferred import Deferred
 
-__all__ = [
-    "SURELY_FITS",
-    "bytes_of",
-    "check_array",
-    "check_arrays",
-    "counting_bytes",
-    "hold",
-    "holding",
-    "memory_limit",
-]
-
 MOST_DIMENSIONS = 32
 SURELY_FITS = 2**24  # bytes
 

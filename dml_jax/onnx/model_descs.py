@@ -21,8 +21,6 @@ from .node import Node
 from .node_descs import DESC_OF, MAKERS, Tensor
 from .shape_inference import known_shapes
 
-__all__ = ["Described", "described", "described_in", "to_descs"]
-
 Desc = OperatorDesc[Any]
 
 

@@ -16,18 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .errors import OnnxError, UnreadableError
 
-__all__ = [
-    "dtype_of",
-    "external_files",
-    "load_model",
-    "outputs_of",
-    "read_inside",
-    "read_tensor",
-    "type_name",
-    "with_initializers",
-    "without_initializers",
-]
-
 DEEPEST = 100  # as protobuf reads bytes
 
 

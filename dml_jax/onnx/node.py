@@ -9,8 +9,6 @@ from onnx import defs
 from .errors import OnnxError
 from .sequence_pytrees import type_text
 
-__all__ = ["Node"]
-
 _OPTION = defs.OpSchema.FormalParameterOption
 
 

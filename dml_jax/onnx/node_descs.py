@@ -49,8 +49,6 @@ from .resize import NEAREST
 from .resize_coordinates import CROP, Grid, grid_of
 from .values import known_ints
 
-__all__ = ["DESC_OF", "MAKERS", "Tensor"]
-
 Tensor = np.ndarray | jax.ShapeDtypeStruct
 Outputs = Sequence[Any]
 Desc = OperatorDesc[Any]

@@ -5,8 +5,6 @@ from typing import Any, TypeVar
 
 from .errors import OnnxError
 
-__all__ = ["in_order"]
-
 _Step = TypeVar("_Step", bound=Any)  # has a label, outputs, and the names that it reads: inputs and captured
 _SHOWN = 6  # nodes of a cycle
 

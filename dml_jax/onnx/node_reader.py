@@ -27,8 +27,6 @@ from .removed_operators import REMOVED
 from .stated_sizes import Maximum
 from .supported_options import refused_options
 
-__all__ = ["Reader", "operator_name", "opsets_of"]
-
 _DOMAINS = {MICROSOFT, *(schema.domain for schema in defs.get_all_schemas())}
 _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory

@@ -13,8 +13,6 @@ from .int64_ranges import Bounded
 from .stated_sizes import Maximum
 from .values import Array, Operators, arrays, is_narrowed, on_device
 
-__all__ = ["OPERATORS", "non_max_suppression"]
-
 _DECIDES = "how many boxes are kept"
 
 

@@ -6,8 +6,6 @@ from .block_execution import Block, FunctionCall, Step
 from .graph import Graph
 from .node import Node
 
-__all__ = ["literals", "quantizing"]
-
 # Operators of several operands, any of which a program may write as a literal.
 _ELEMENTWISE = {
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "Clip", "Where"),

@@ -14,18 +14,6 @@ from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalization_formulas import inverse_deviation, moments, normalize
 from .values import Array, Operators, on_device
 
-__all__ = [
-    "OPERATORS",
-    "batch_normalization",
-    "batch_normalization_by_count",
-    "batch_normalization_by_is_test",
-    "instance_normalization",
-    "layer_normalization",
-    "lp_normalization",
-    "lrn",
-    "spread",
-]
-
 
 def batch_normalization(
     *,

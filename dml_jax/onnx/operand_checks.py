@@ -7,8 +7,6 @@ from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError
 from .signature import check_sizes
 
-__all__ = ["check_bias", "check_both", "check_shape", "check_value", "needed", "refuse"]
-
 _Operand = TypeVar("_Operand")
 
 

@@ -54,8 +54,6 @@ from . import (
 from .contrib_schemas import qualified
 from .values import Operators
 
-__all__ = ["ONNX_OPERATORS", "find_schema"]
-
 _FAMILIES = (
     *(data_movement, layout, cast, resize, matmul, elementwise, activations, reductions, control_flow),
     *(convolution, pooling, normalization, recurrent, linear_algebra, grid_sample, non_max_suppression),

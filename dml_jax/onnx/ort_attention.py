@@ -19,8 +19,6 @@ from .linear_algebra import einsum
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "attend_projected", "attention", "multi_head_attention"]
-
 
 def attention(
     *,

@@ -17,13 +17,6 @@ from .normalization import spread
 from .operand_checks import check_shape, check_value, needed
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = [
-    "OPERATORS",
-    "SCHEMAS",
-    "embed_layer_normalization",
-    "rms_normalization",
-]
-
 
 def rms_normalization(
     *, x: Array, scale: Array, axis: int, epsilon: float, stash_type: int = 1, count: int = 1

@@ -15,8 +15,6 @@ from .deferred import Deferred
 from .quantize_linear import aligned, floats_of
 from .values import Array, on_device
 
-__all__ = ["BlockQuantized", "multiply_block_quantized"]
-
 
 @dataclass(frozen=True, eq=False)
 class BlockQuantized(Deferred):

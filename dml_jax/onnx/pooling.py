@@ -19,16 +19,6 @@ from ..operators._lp_pooling import norm
 from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, on_device
 
-__all__ = [
-    "OPERATORS",
-    "average_pool",
-    "global_average_pool",
-    "global_lp_pool",
-    "global_max_pool",
-    "lp_pool",
-    "max_pool",
-]
-
 
 def max_pool(
     *,

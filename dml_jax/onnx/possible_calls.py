@@ -17,8 +17,6 @@ from .function import OnnxFunction
 from .graph import Graph, check_tensors
 from .shape_inference import Shapes, infer_shapes
 
-__all__ = ["Calls", "possible_calls"]
-
 
 @dataclass(frozen=True)
 class Calls:

@@ -1,7 +1,5 @@
 """What this process does with an ONNX model now, in words, which `dml-jax run` tells if it takes long."""
 
-__all__ = ["DOING"]
-
 
 class _Doing:
     """A sentence that the thread of the model writes, and another one reads."""

@@ -8,8 +8,6 @@ from typing import Any
 from ..errors import ConstraintError
 from .values import Array, on_device
 
-__all__ = ["Parameter", "along", "numbers"]
-
 Parameter = Array | None  # a zero point that is left out is 0
 
 

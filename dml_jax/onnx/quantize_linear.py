@@ -18,19 +18,6 @@ from .layout import axis_of
 from .model_loading import dtype_of
 from .values import Array, Operators, on_device
 
-__all__ = [
-    "OPERATORS",
-    "SCHEMAS",
-    "aligned",
-    "blocks_of",
-    "dequantize_linear",
-    "floats_of",
-    "quantization_of",
-    "quantize_linear",
-    "quantize_linear_in_float32",
-    "target_of",
-]
-
 _FLOATS = ("float32", "float16", "bfloat16")
 
 

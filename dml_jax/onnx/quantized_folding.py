@@ -26,8 +26,6 @@ from .packed_weights import BlockQuantized, multiply_block_quantized
 from .quantize_linear import aligned, blocks_of, floats_of, quantization_of, target_of
 from .values import Array, on_device
 
-__all__ = ["FOLDED", "Quantized"]
-
 Keywords = Mapping[str, Any]
 _BYTES = (np.int8, np.uint8)
 # Products of bytes that differ from their zero points by 255 at most, and fit int32 when they are summed.

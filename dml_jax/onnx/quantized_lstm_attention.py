@@ -14,8 +14,6 @@ from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
 from .recurrent import recurrent
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "SCHEMAS"]
-
 
 def dynamic_quantize_lstm(*, input_forget: int = 0, **given: Any) -> tuple[jax.Array, ...]:
     """DynamicQuantizeLSTM: `lstm` with int8 weights in columns; their operands are quantised at every step."""

@@ -18,8 +18,6 @@ from .quantization_scales import Parameter, along, numbers
 from .quantized_operators import dynamic_quantize_linear
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS"]
-
 
 def _matrices(*, a: Array, b: Array, **parameters: Parameter) -> dict[str, Any]:
     """Prepares operands of `multiply_integers`: vectors as rows or columns, scales and zero points that broadcast.

@@ -29,9 +29,6 @@ from .pooling import average_pool, global_average_pool, max_pool
 from .quantization_scales import Parameter, along, numbers
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "dynamic_quantize_linear"]
-
-
 # Element by element.
 
 

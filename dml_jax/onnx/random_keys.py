@@ -13,8 +13,6 @@ import numpy as np
 from ..errors import DataTypeError
 from .errors import OnnxError
 
-__all__ = ["RANDOM", "RandomKeys", "as_key"]
-
 # The name of the `RandomKeys` among the values of a graph. No file can have it: protobuf's texts are UTF-8.
 RANDOM = "\ud800random keys"
 

@@ -16,8 +16,6 @@ from .model_loading import dtype_of
 from .random_keys import RandomKeys
 from .values import Array, Operators, as_wide, is_narrowed, on_device
 
-__all__ = ["OPERATORS", "bernoulli", "multinomial", "random_normal", "random_uniform"]
-
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 

@@ -20,8 +20,6 @@ from ..operators._recurrent_layers import (
 )
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "gru", "lstm", "recurrent", "rnn"]
-
 # Per direction, whether it runs from the last step to the first; "foward" is a slip of GRU-1's schema.
 _IS_BACKWARD = {
     "forward": (False,),

@@ -16,8 +16,6 @@ from ..operators._reduce import Name
 from .layout import axes_of, axis_of
 from .values import Array, Operators, float_for, known_ints, on_device
 
-__all__ = ["OPERATORS"]
-
 
 def _reduction(function: Name) -> Callable[..., jax.Array]:
     """Returns the reduction of any version: axes may be an attribute or an input."""

@@ -11,8 +11,6 @@ from .activations import activation
 from .contrib_schemas import optional, required, schema
 from .values import Array, Operators, arrays, on_device
 
-__all__ = ["OPERATORS", "REMOVED", "SCHEMAS", "crop", "image_scaler"]
-
 REMOVED = 10  # the opset that has none of these
 
 

@@ -21,8 +21,6 @@ from .memory_limits import check_array
 from .resize_coordinates import CROP, HALF, Grid, grid_of
 from .values import Array, Operators, known, on_device
 
-__all__ = ["NEAREST", "OPERATORS", "resize", "resize_by_scales", "upsample_2d"]
-
 
 class Nearest(NamedTuple):
     """A nearest_mode as `resample` takes it: a rounding, and a number added to the pixel offset."""

@@ -13,8 +13,6 @@ from ..lowering.plain.interpolation_coordinates import FAR, Positions, exact_pos
 from .layout import axes_of
 from .values import Array, known, known_ints
 
-__all__ = ["CROP", "HALF", "Grid", "grid_of"]
-
 # A float where scales are given: the float32 of the file. A rational where sizes are given, which are exact.
 Real = float | Fraction
 CROP = "tf_crop_and_resize"

@@ -12,8 +12,6 @@ from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from .memory_limits import check_array
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "max_roi_pool", "roi_align"]
-
 # How far the first pixel lies from the edge.
 _OFFSETS = {"half_pixel": 0.5, "output_half_pixel": 0.0}
 

@@ -15,8 +15,6 @@ from .contrib_schemas import optional, schema
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotary_embedding_by_heads", "rotate"]
-
 
 def rotate(x: jax.Array, positions: Any | None, cosines: Array, sines: Array, *, is_interleaved: bool) -> jax.Array:
     """Rotates the first features of each head: two for each cosine and sine of a position.

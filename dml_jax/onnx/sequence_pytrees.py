@@ -14,8 +14,6 @@ from ..core.tensors.tensor_spec import TensorSpec
 from .errors import OnnxError
 from .model_loading import dtype_of, type_name
 
-__all__ = ["ContainerSpec", "EmptyOptional", "TensorSequence", "declared_type", "type_text"]
-
 
 @partial(jax.tree_util.register_dataclass, data_fields=["items"], meta_fields=["dtype"])
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from .model_loading import dtype_of
 from .sequence_pytrees import EmptyOptional, TensorSequence, declared_type, type_text
 from .values import Operators, known, known_ints
 
-__all__ = ["OPERATORS"]
-
 
 def construct(*, inputs: tuple[Any, ...]) -> TensorSequence:
     """SequenceConstruct: a sequence of the inputs, which have one type."""

@@ -19,8 +19,6 @@ from .random_keys import RANDOM, RandomKeys
 from .sequence_pytrees import ContainerSpec
 from .traced_memory import check_program_arrays
 
-__all__ = ["Shapes", "infer_shapes", "known_shapes"]
-
 # A constant, data that is traced, or None where a size is unknown.
 _Known = np.ndarray | jax.Array | None
 

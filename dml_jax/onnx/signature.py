@@ -18,9 +18,6 @@ from .int64_ranges import Bounded
 from .sequence_pytrees import ContainerSpec, EmptyOptional, TensorSequence
 from .values import Array, is_narrowed, on_device
 
-__all__ = ["X64", "as_input", "as_int64", "as_output", "as_value", "check_sizes", "static_values"]
-
-
 X64 = "put jax.enable_x64(True) around the call, its jit included"
 
 

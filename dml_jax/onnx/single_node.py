@@ -15,8 +15,6 @@ from .errors import OnnxError
 from .function import to_jax
 from .values import as_tuple
 
-__all__ = ["run_node"]
-
 
 def run_node(
     node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None = None, key: Any = None

@@ -18,8 +18,6 @@ from jax import lax
 from ..errors import ConstraintError
 from .values import Array, on_device
 
-__all__ = ["SlidingWindowCache"]
-
 
 @dataclass(frozen=True)
 class SlidingWindowCache:

@@ -7,8 +7,6 @@ from typing import Any
 from ..errors import ConstraintError
 from ..lowering.plain.sliding_windows import Windows
 
-__all__ = ["padding", "per_dimension", "rounded_up", "windows_of"]
-
 
 def windows_of(
     shape: Sequence[int], kernel_shape: Any, *, auto_pad: str, dilations: Any, pads: Any, strides: Any

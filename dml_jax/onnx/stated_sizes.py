@@ -11,8 +11,6 @@ from jax.core import Tracer
 
 from .errors import NotConstantError
 
-__all__ = ["Maximum"]
-
 
 @dataclass(frozen=True)
 class Maximum:

@@ -8,8 +8,6 @@ from .errors import NotConstantError
 from .node import Node
 from .stated_sizes import Maximum
 
-__all__ = ["deciding_floats", "values_behind"]
-
 # Inputs of that kind which are floats, by position.
 _DECIDING: Mapping[str, Collection[int]] = {
     "Dropout": (1,),

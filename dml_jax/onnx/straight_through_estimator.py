@@ -16,8 +16,6 @@ from .deferred import Deferred, Rows, plain
 from .quantize_linear import aligned
 from .values import Array, on_device
 
-__all__ = ["STRAIGHT_THROUGH"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Rounded(Deferred):

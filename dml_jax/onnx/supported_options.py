@@ -9,8 +9,6 @@ from .contrib_schemas import qualified
 from .fused_activations import CONV_ACTIVATIONS, GEMM_ACTIVATIONS
 from .node import Node
 
-__all__ = ["refused_options"]
-
 # Attributes and inputs in lower case, with the values that are supported; None is an input that is left out.
 _SUPPORTED: Mapping[str, Mapping[str, Collection[Any]]] = {
     "Cast": {"to": {*TensorProto.DataType.values(), *TensorProto.DataType.keys()} - {TensorProto.STRING, "STRING"}},

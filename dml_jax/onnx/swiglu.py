@@ -8,8 +8,6 @@ from ..operators import activate
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide
 
-__all__ = ["OPERATORS", "swiglu"]
-
 
 def swiglu(*, a: Array, b: Array, alpha: float = 1.0) -> jax.Array:
     """SwiGLU: a * sigmoid(alpha * a) * b."""

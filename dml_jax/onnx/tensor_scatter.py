@@ -12,8 +12,6 @@ from .layout import axis_of
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "tensor_scatter"]
-
 
 def tensor_scatter(
     *, past_cache: Array, update: Array, write_indices: Array | None = None, axis: int = -2, mode: str = "linear"

@@ -21,17 +21,6 @@ from .node import Node
 from .stated_sizes import Maximum
 from .values import is_narrowed
 
-__all__ = [
-    "FEW",
-    "MANY",
-    "SIZED_BY_FLOATS",
-    "are_large",
-    "as_data",
-    "check_node",
-    "check_program_arrays",
-    "may_be_large",
-]
-
 FEW = 128  # elements of a constant that may be sizes
 MANY = 2**28  # bytes of a constant that take long to compute
 # Operators whose floats may be sizes, and those whose integers are none: they make no more than they are given.

@@ -12,8 +12,6 @@ from .layout import axis_of
 from .stated_sizes import Maximum
 from .values import Array, Operators, is_narrowed, on_device
 
-__all__ = ["OPERATORS", "unique"]
-
 
 def unique(
     *, x: Array, axis: int | None = None, sorted: int = 1, count: int = 1, maximum: Maximum

@@ -14,22 +14,6 @@ from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.bit_exact import carry_bits
 from .errors import STATIC, NotConstantError
 
-__all__ = [
-    "X64_OFF",
-    "Array",
-    "Operators",
-    "arrays",
-    "as_tuple",
-    "as_wide",
-    "at_once",
-    "float_for",
-    "is_narrowed",
-    "known",
-    "known_ints",
-    "move_bits",
-    "on_device",
-]
-
 Array = np.ndarray | jax.Array
 # Functions of an operator, by the first version of ONNX's that each serves.
 Operators = Mapping[str, Mapping[int, Callable[..., Any]]]

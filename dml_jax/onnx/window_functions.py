@@ -9,8 +9,6 @@ from .data_movement import number_of
 from .model_loading import dtype_of
 from .values import Array, Operators
 
-__all__ = ["OPERATORS"]
-
 
 def _window(
     mean: float, first: float, second: float, *, size: Array, output_datatype: int, periodic: int

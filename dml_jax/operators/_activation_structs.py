@@ -19,8 +19,6 @@ from ..core.tensors.data_type import DataType
 from ..lowering.plain.softmax import compute_along
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
-__all__ = ["AXES", "EFFECTIVE_RANK", "ActivationDesc", "Real", "activated", "since"]
-
 Real = Annotated[float, FLOAT]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..core.rules import Operands, Rule, custom
 from ..strides.layout import Layout
 
-__all__ = ["BUFFER", "INSIDE", "lengths", "not_negative", "sizes_of"]
-
 
 def _one_dimension(x: Operands) -> str | None:
     return None if len(x["buffer"].shape) == 1 else f"its shape is {tuple(x['buffer'].shape)}"

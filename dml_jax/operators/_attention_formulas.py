@@ -23,19 +23,6 @@ from ..lowering.values.elementary_functions import tanh
 from ..lowering.values.xla_workarounds import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
 
-__all__ = [
-    "KEPT",
-    "Attended",
-    "append",
-    "arange_int32",
-    "attend",
-    "cap",
-    "key_products",
-    "merge_heads",
-    "split_heads",
-    "value_sums",
-]
-
 # Which keys count, to be broadcast to (batch, heads, queries, keys), by a mask and the numbers of the keys.
 KEPT: Mapping[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
     MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH: lambda mask, key: key < mask.reshape(-1, 1, 1, 1),

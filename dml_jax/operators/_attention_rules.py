@@ -10,18 +10,6 @@ from typing import Any
 from ..core.rules import Fact, Law, Operands, Rule, Sizes, at_least, custom
 from ..errors import DataTypeError
 
-__all__ = [
-    "HOLDS",
-    "OF_OTHER_RANK",
-    "PAST",
-    "RULES",
-    "RULES_OF_1",
-    "SOURCES",
-    "Counts",
-    "MultiheadAttentionMaskType",
-    "source_of",
-]
-
 
 class MultiheadAttentionMaskType(enum.IntEnum):
     """DML_MULTIHEAD_ATTENTION_MASK_TYPE: how the mask says which keys count."""

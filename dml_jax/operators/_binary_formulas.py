@@ -5,8 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-__all__ = ["parameterized_relu"]
-
 
 def parameterized_relu(x: jax.Array, slope: jax.Array) -> jax.Array:
     """x where x >= 0, slope * x elsewhere; the slope's derivative is 0 where x is not negative, infinite too."""

@@ -11,9 +11,6 @@ from ..core.structs.feature_level_tables import FLOATS, INDEX_TYPES, RANK_4, RAN
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 
-__all__ = ["RULES", "STRUCT_RULES", "dims_of", "since"]
-
-
 RULES = (
     numbers("input", with_zero=True),
     minimum_rank("input", 1),

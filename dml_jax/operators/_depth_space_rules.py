@@ -18,23 +18,6 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, message
 from ..lowering.plain.depth_space import Blocks, rearrange
 
-__all__ = [
-    "ORDERS",
-    "SHARED",
-    "SINCE_1_0",
-    "SINCE_2_1",
-    "DataFormat",
-    "DepthSpaceOrder",
-    "FieldOrder",
-    "Order",
-    "OrderName",
-    "dims_of",
-    "divisible",
-    "move_blocks",
-    "nchw_sizes",
-    "run_in_memory_format",
-]
-
 
 class DepthSpaceOrder(enum.IntEnum):
     """DML_DEPTH_SPACE_ORDER: how the depth dimension is laid out, outermost first.

@@ -11,8 +11,6 @@ from jax import lax
 from ..lowering.plain.data_movement import back_with_number, move_elements
 from ..lowering.values.bit_exact import as_guarded_bits, index_dtype
 
-__all__ = ["filled"]
-
 
 def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:
     """The matrices of the last two dimensions, `value` on the diagonals from `begin` up to `end`, or on all others."""

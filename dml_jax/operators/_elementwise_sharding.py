@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 
-__all__ = ["elementwise"]
-
 
 def elementwise(rank: int, *operands: str, activation: Activation | None = None) -> Dims:
     """Every dimension keeps its sharding, but for those along which an activation combines elements."""

@@ -17,8 +17,6 @@ from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._identity import identity
 
-__all__ = ["Row", "structs_of", "unchanged"]
-
 
 def _widen(array: jax.Array) -> jax.Array:
     return array.astype(wide_type(array.dtype))

@@ -17,8 +17,6 @@ from ..core.structs.activation import Activation
 from ..core.structs.activation_table import in_type_of
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
-__all__ = ["axes_of", "centred", "inverse_deviation", "mean_of_squares", "moments", "normalize", "widened"]
-
 
 def widened(*arrays: Any) -> tuple[Any, ...]:
     """Returns arrays in the type in which they are computed together; None, which is left out, as it is."""

@@ -15,8 +15,6 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.sliding_windows import Windows
 from ._sliding_windows import function_rules, struct_rules
 
-__all__ = ["dims_of", "pooled", "pooling_rules", "pooling_struct_rules"]
-
 _FIELD, _SIZES = "window_size", "window_sizes"
 
 

@@ -12,8 +12,6 @@ from jax import lax
 from ..lowering.values import elementary_functions as elementary
 from ._cast import cast
 
-__all__ = ["constant_power", "nearly_whole_power", "power", "real_power", "whole_power"]
-
 
 def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """Powers in the type of the base; of integers to the power of floats those of float32, as `cast` converts them."""

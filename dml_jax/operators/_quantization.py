@@ -18,31 +18,6 @@ from ..lowering.values.accumulation_types import computed_type, widen_apart
 from ..lowering.values.xla_workarounds import divide, int8_product
 from ._cast import cast
 
-__all__ = [
-    "BYTES",
-    "INTEGERS",
-    "REAL",
-    "PerAxis",
-    "add_quantized",
-    "below",
-    "centred",
-    "dequantize",
-    "dynamically_quantize",
-    "multiply_integers",
-    "quantize",
-    "quotient",
-    "rank_within",
-    "rescale",
-    "rules_of",
-    "same_type",
-    "scales_of",
-    "shifted",
-    "signed_bytes",
-    "spread",
-    "unfused",
-    "zero_points_of",
-]
-
 BYTES = (DataType.INT8, DataType.UINT8)
 REAL = (DataType.FLOAT32,)
 INTEGERS = tuple(DataType[name] for name in ("INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"))

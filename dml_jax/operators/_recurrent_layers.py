@@ -20,8 +20,6 @@ from ..core.structs.activation_table import in_type_of
 from ..lowering.primitive import varying_alike
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
-__all__ = ["GRU", "GRU_LINEAR_BEFORE_RESET", "LSTM", "LSTM_COUPLED", "RNN", "Cell", "Product", "recurrent_layer"]
-
 Function = Callable[[jax.Array], jax.Array]
 States = tuple[jax.Array, ...]
 Product = Callable[[jax.Array, Any], jax.Array]

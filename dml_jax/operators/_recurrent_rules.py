@@ -17,19 +17,6 @@ from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
 from ._recurrent_layers import Cell, recurrent_layer
 
-__all__ = [
-    "BACKWARD",
-    "LEVELS",
-    "Counts",
-    "FieldDirection",
-    "RecurrentNetworkDirection",
-    "compute_layer",
-    "per_direction",
-    "sizes_of",
-    "sizes_rule",
-    "struct_rules",
-]
-
 
 class RecurrentNetworkDirection(enum.IntEnum):
     """DML_RECURRENT_NETWORK_DIRECTION: from the first step on, from the last one back, or both beside each other."""

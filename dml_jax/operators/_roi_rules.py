@@ -7,9 +7,6 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.tensors.data_type import DataType
 from ._reduce import ReduceFunction
 
-__all__ = ["PICTURES", "height_and_width", "since", "struct_rules"]
-
-
 # Rules of functions.
 
 

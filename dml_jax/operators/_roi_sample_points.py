@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["Sampled", "linear", "nearest"]
-
 
 @dataclass(frozen=True)
 class Sampled:

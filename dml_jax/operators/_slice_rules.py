@@ -6,8 +6,6 @@ from typing import Any
 
 from ..core.rules import Law, Operands, Rule, custom
 
-__all__ = ["window_rules", "within_reach"]
-
 
 def window_rules(whole: str, offsets: str, sizes: str, strides: str) -> tuple[Rule, ...]:
     """Returns the rules that every window has elements, all of them inside of `whole`, and that no stride is 0.

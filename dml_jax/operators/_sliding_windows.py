@@ -13,17 +13,6 @@ from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
 from ..core.structs.fields import counted_by
 from ..lowering.plain.sliding_windows import Windows
 
-__all__ = [
-    "FieldInts",
-    "PerWindow",
-    "columns_of",
-    "function_rules",
-    "sliding",
-    "struct_rules",
-    "support_of",
-    "windows_if_valid",
-]
-
 # The least number of each attribute, which is its default.
 _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 _SIZES, *_OTHERS = _LEAST

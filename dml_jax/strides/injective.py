@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from math import gcd, prod
 
-__all__ = ["collision"]
-
 
 def collision(sizes: Sequence[int], strides: Sequence[int]) -> str | None:
     """Returns the fact that two coordinates address one element, or could; None if none do.

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-__all__ = ["Group", "Layout", "Window", "span"]
-
 
 @dataclass(frozen=True)
 class Group:

@@ -26,8 +26,6 @@ from . import (
 from .docstring_examples import grown
 from .operator_benchmark import Operator
 
-__all__ = ["FAMILIES", "OPERATORS", "full", "quick", "real", "small", "sweep"]
-
 FAMILIES = (
     depth_space,
     elementwise,

@@ -12,8 +12,6 @@ import numpy as np
 from ..case import DTYPES, Case, data, dims, mib
 from .operator_benchmark import Attributes, OnnxNode, Operator
 
-__all__ = ["OPERATORS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
-
 # What a library gets: the array, attributes, and whether the last reshape is made.
 Rearranged = Callable[..., Any]
 

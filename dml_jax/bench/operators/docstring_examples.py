@@ -26,8 +26,6 @@ from ...core.structs.activation import Activation
 from ..case import DTYPES, ROUNDED, Case, dims, mib
 from .operator_benchmark import Attributes, Plan, by_type
 
-__all__ = ["grown"]
-
 
 def grown(operator: str, itemsizes: Sequence[int] = (4,)) -> Mapping[str, Plan]:
     """Plans with a case for each call in an operator's example; none for an example that cannot grow.

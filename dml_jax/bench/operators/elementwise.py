@@ -14,9 +14,6 @@ from ..case import DTYPES, ROUNDED, Case, data, dims, mib, normal
 from .docstring_examples import grown
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
-
 # cast: mixed precision there and back, and pixels that become numbers. The type that is read, and that is written.
 _PAIRS = (
     ("float32", "bfloat16"),

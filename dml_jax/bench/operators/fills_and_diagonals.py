@@ -11,8 +11,6 @@ import numpy as np
 from ..case import DTYPES, Case, data, dims, mib
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _constants(size: int, itemsize: int) -> Iterator[Case]:
     dtype = DTYPES[itemsize]

@@ -12,8 +12,6 @@ import numpy as np
 from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 TABLES = ((32000, 4096, "bfloat16"), (32000, 4096, "float32"), (50257, 768, "float32"), (128256, 4096, "bfloat16"))
 
 

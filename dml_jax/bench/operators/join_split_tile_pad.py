@@ -12,8 +12,6 @@ import numpy as np
 from ..case import DTYPES, Case, data, dims, mib
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 Sizes = Sequence[int]
 
 

@@ -12,8 +12,6 @@ from jax import lax
 from ..case import DTYPES, Case, dims, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _products(size: int) -> Iterator[Case]:
     """gemm: a square product, and a layer of a few rows, whose weights are read once."""

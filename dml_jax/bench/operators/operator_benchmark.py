@@ -9,8 +9,6 @@ import numpy as np
 
 from ..case import Arrays, Case
 
-__all__ = ["ALL_SIZES", "Attributes", "OnnxNode", "Operator", "Plan", "by_type"]
-
 Attributes = Mapping[str, Any]
 # Takes about how many bytes the data has.
 Plan = Callable[[int], Iterable[Case]]

@@ -13,8 +13,6 @@ from ..case import DTYPES, ROUNDED, Case, dims, normal
 from .docstring_examples import grown
 from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
     """Windows without overlap, and overlapping ones with padding."""

@@ -13,8 +13,6 @@ import numpy as np
 from ..case import DTYPES, Arrays, Case, dims, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _reductions(size: int, itemsize: int) -> Iterator[Case]:
     """reduce: sums and extremes of rows and columns, means of pictures, and the class that wins."""

@@ -13,8 +13,6 @@ from ..case import DTYPES, ROUNDED, Case, data, dims, normal
 from .docstring_examples import grown
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
     """upsample_2d: twice, three and four times as large, every pixel repeated."""

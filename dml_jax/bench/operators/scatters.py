@@ -13,8 +13,6 @@ from jax import lax
 from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _table(size: int, itemsize: int) -> tuple[tuple[int, int], int]:
     """The shape of a table of about `size` bytes, and the number of distinct rows written: an eighth."""

@@ -12,8 +12,6 @@ from jax import lax
 from ..case import DTYPES, Case, data, dims, mib
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 Sizes = Sequence[int]
 # What is seen in another order, behind the batch: the order and the sizes.
 REAL = (

@@ -13,8 +13,6 @@ from jax import lax
 from ..case import DTYPES, ROUNDED, Case, data, dims, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["OPERATORS"]
-
 
 class _Window(NamedTuple):
     """Windows over pictures: their sides, how far they are apart, the padding, and channels and side of a picture."""

@@ -12,19 +12,6 @@ from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 from ...errors import DataTypeError, message
 from ...lowering.values.bit_exact import is_key
 
-__all__ = [
-    "CONCRETE",
-    "UNCOMPILED",
-    "as_array",
-    "as_condition",
-    "as_data",
-    "as_data_list",
-    "check_compiled",
-    "is_of_jax",
-    "is_read",
-    "on_context_mesh",
-]
-
 # Types of jax.numpy that no operator takes: XLA refuses to compile most programs of them, or ends the process (jaxlib
 # 0.10 to 0.12).
 UNCOMPILED = {"int1", "uint1", "float6_e2m3fn", "float6_e3m2fn"}

@@ -16,8 +16,6 @@ from ...errors import ConstraintError, DataTypeError, describe, message
 from ...lowering.values.bit_exact import is_key
 from .arrays import CONCRETE
 
-__all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]
-
 # A number of any Python or NumPy type; an array is 0-d, and if traced it has the dtype of the data.
 Number = complex | np.generic | np.ndarray | jax.Array
 # Those that are the same number where they are equal, but for zeros: -0.0 equals 0.0, in parts of complex numbers too.

@@ -11,8 +11,6 @@ from ...errors import DataTypeError, describe, message
 from ..rules import check, integer_indices
 from .arrays import as_array, is_read, on_context_mesh
 
-__all__ = ["as_indices"]
-
 _LIMITS = np.iinfo(np.int64)
 
 

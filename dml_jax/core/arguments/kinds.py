@@ -35,29 +35,6 @@ from .static_values import (
     as_reals,
 )
 
-__all__ = [
-    "Condition",
-    "DType",
-    "Data",
-    "DataList",
-    "Fill",
-    "Flag",
-    "Indices",
-    "Kind",
-    "Number",
-    "OutSharding",
-    "RealOrReals",
-    "ScalarIndices",
-    "Spatial",
-    "Value",
-    "WindowSizes",
-    "attribute",
-    "fill_in",
-    "kinds_of",
-    "number_of",
-    "per_dimension",
-]
-
 
 @dataclass(frozen=True)
 class Kind:

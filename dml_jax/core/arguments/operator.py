@@ -18,8 +18,6 @@ from .kinds import Kind, kinds_of
 from .ports import by_argument, ports_of
 from .public_function import SHARDING, public_function
 
-__all__ = ["operator"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

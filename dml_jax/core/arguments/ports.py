@@ -6,8 +6,6 @@ It has a file of its own because `dml-jax batch` reads it before it imports JAX.
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["argument_of", "by_argument", "ports_of"]
-
 
 def ports_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the value of each port; a tuple is a sequence, and anything else has one port."""

@@ -31,8 +31,6 @@ from ...lowering.forced_form import forced_form
 from .arrays import CONCRETE
 from .kinds import Kind
 
-__all__ = ["SHARDING", "public_function"]
-
 SHARDING = "out_sharding"
 
 

@@ -22,23 +22,6 @@ from jax.core import Tracer
 from ...errors import DataTypeError, describe, message
 from .arrays import check_compiled, is_of_jax
 
-__all__ = [
-    "Real",
-    "TypedNumber",
-    "as_dim",
-    "as_dim_or_dims",
-    "as_dims",
-    "as_dtype",
-    "as_flag",
-    "as_int",
-    "as_ints",
-    "as_name",
-    "as_real",
-    "as_real_or_reals",
-    "as_reals",
-    "as_row",
-]
-
 
 class Real(float):
     """A float. Two of them are equal if their bits are: so -0.0 is not 0.0, and NaN is NaN."""

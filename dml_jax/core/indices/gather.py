@@ -16,8 +16,6 @@ from ..rules import one_of
 from .index_rule import check_order, resolve, sizes_row
 from .promises import Promises, show_indices
 
-__all__ = ["READ_MODE", "ReadMode", "read"]
-
 ReadMode = Literal["clip", "fill", "promise_in_bounds"]
 READ_MODE = one_of("mode", get_args(ReadMode))
 

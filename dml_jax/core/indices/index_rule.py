@@ -11,8 +11,6 @@ from ...lowering.plain.scatter_rows import Write, check_sortable
 from ...lowering.values.bit_exact import index_dtype
 from ..rules import Operands, Rule, custom
 
-__all__ = ["along_axis", "check_order", "indexed_axes_not_empty", "resolve", "sizes_row"]
-
 
 def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
     """The indexed axes have elements, unless `indices` is empty; `axes` takes the operands and returns these axes."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from ..rules import Fact, Operands, Rule, custom, sizes_follow
 from ..structs.struct_rules import dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 
-__all__ = ["FUNCTION", "STRUCT", "batch_rules", "slice_rules", "slices", "tuple_size", "tuples_fit", "with_hint"]
-
 
 @dataclass(frozen=True)
 class Words:

@@ -12,8 +12,6 @@ from ...lowering.plain.gather import read_of
 from ...lowering.plain.scatter_rows import Rows, Write
 from ...lowering.values.checkify_only import show_to_checkify
 
-__all__ = ["Promises", "show_indices"]
-
 
 @dataclass(frozen=True)
 class Promises:

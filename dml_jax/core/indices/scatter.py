@@ -21,8 +21,6 @@ from ..rules import Operands, Rule, one_of
 from .index_rule import check_order, resolve
 from .promises import Promises, show_indices
 
-__all__ = ["REDUCIBLE", "REDUCTION", "WRITE_MODE", "ReductionName", "WriteMode", "write"]
-
 WriteMode = Literal["drop", "clip", "promise_in_bounds"]
 WRITE_MODE = one_of("mode", get_args(WriteMode))
 

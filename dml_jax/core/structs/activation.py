@@ -11,8 +11,6 @@ import jax
 from ...errors import ConstraintError, suggestion
 from .activation_table import ACTIVATIONS, Row, in_type_of
 
-__all__ = ["Activation"]
-
 
 @dataclass(frozen=True)
 class Activation:

@@ -17,17 +17,6 @@ from .feature_level import FeatureLevel
 from .fields import Field, counted_by
 from .struct_rules import different_dimensions
 
-__all__ = [
-    "Fused",
-    "FusedEach",
-    "Fusion",
-    "Fusions",
-    "as_activation",
-    "axes_within",
-    "computed_by",
-    "supported_activation",
-]
-
 
 def as_activation(subject: str, name: str, value: Any) -> Activation:
     if isinstance(value, Activation):

@@ -16,8 +16,6 @@ from ...lowering.values.elementary_functions import expm1, sigmoid, soft_sign, s
 from .fields import FLOAT, Field, counted_by
 from .size_and_scale_bias import SCALE_BIAS, ScaleAndBias
 
-__all__ = ["ACTIVATIONS", "Row", "field_of", "in_type_of"]
-
 
 @dataclass(frozen=True)
 class Row:

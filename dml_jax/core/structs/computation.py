@@ -24,8 +24,6 @@ else:
 
     R = TypeVar("R")
 
-__all__ = ["Computation", "R"]
-
 
 class Computation(Generic[R]):
     """Something that reads tensors and writes tensors.

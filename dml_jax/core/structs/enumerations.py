@@ -12,19 +12,6 @@ from ...lowering.values.bit_exact import is_key
 from ..rules import Operands, Rule, one_of
 from .fields import named
 
-__all__ = [
-    "MODE",
-    "AxisDirection",
-    "DirectionName",
-    "FieldDirection",
-    "FieldMode",
-    "InterpolationMode",
-    "Mode",
-    "direction_of",
-    "interpolable",
-    "mode_of",
-]
-
 
 class AxisDirection(enum.IntEnum):
     """DML_AXIS_DIRECTION: towards higher coordinates, or towards lower ones."""

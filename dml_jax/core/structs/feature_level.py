@@ -6,8 +6,6 @@ import enum
 
 from ...errors import ConstraintError
 
-__all__ = ["NEWEST", "FeatureLevel"]
-
 
 class FeatureLevel(enum.IntEnum):
     """DML_FEATURE_LEVEL: each level has everything that the ones before it have."""

@@ -14,28 +14,6 @@ from ..tensors.tensor_desc import TensorDesc
 from .feature_level import FeatureLevel
 from .struct_rules import each
 
-__all__ = [
-    "ALL_BUT_FLOAT64",
-    "ALL_TYPES",
-    "FLOATS",
-    "INDEXED_1_0",
-    "INDEXED_2_0",
-    "INDEXED_2_1",
-    "INDEXED_3_0",
-    "INDEX_TYPES",
-    "LOGICAL_TYPES",
-    "RANKS_1_TO_8",
-    "RANKS_4_TO_5",
-    "RANK_4",
-    "SIGNED_UP_TO_32_BITS",
-    "UNSIGNED_UP_TO_32_BITS",
-    "UP_TO_32_BITS",
-    "Support",
-    "columns",
-    "levels",
-    "table_rules",
-]
-
 FLOATS = (DataType.FLOAT32, DataType.FLOAT16)
 UP_TO_32_BITS = (*FLOATS, *(t for t in DataType if 8 <= t.bits <= 32 and t not in FLOATS))
 SIGNED_UP_TO_32_BITS = (DataType.INT32, DataType.INT16, DataType.INT8)

@@ -21,30 +21,6 @@ from ..arguments.static_values import as_flag, as_int, as_real, as_row
 from ..tensors.tensor_desc import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json
 
-__all__ = [
-    "FLOAT",
-    "INPUT",
-    "INT",
-    "UINT",
-    "Axes",
-    "Bool",
-    "Field",
-    "IndexInput",
-    "Input",
-    "Inputs",
-    "OptionalIndexInput",
-    "OptionalInput",
-    "OptionalOutput",
-    "Output",
-    "Outputs",
-    "UInt",
-    "counted_by",
-    "fields_of",
-    "named",
-    "number_from_json",
-    "number_to_json",
-]
-
 Reader = Callable[[str, str, Any], Any]
 _ABBREVIATIONS = {"roi": "ROI"}
 

@@ -25,8 +25,6 @@ from .feature_level_tables import Support, table_rules
 from .fields import Field, fields_of
 from .struct_rules import shared_by_all
 
-__all__ = ["OneOrSeveralOutputs", "OperatorDesc", "R", "SeveralOutputs", "set_fields"]
-
 
 class OperatorDesc(Computation[R]):
     """A DML_*_OPERATOR_DESC struct: frozen, hashable, and valid if it exists.

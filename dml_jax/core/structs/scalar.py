@@ -15,8 +15,6 @@ from ..arguments.static_values import Real, TypedNumber
 from ..tensors.data_type import DataType
 from .fields import Field, named, number_from_json, number_to_json
 
-__all__ = ["Scalar", "ScalarType", "scalar_of", "truncated"]
-
 # The members of DML_SCALAR_UNION that are numbers.
 _MEMBERS = {
     name: np.dtype(name.lower())

@@ -10,8 +10,6 @@ from ...errors import ConstraintError, DataTypeError, Faults, describe, message
 from ..tensors.tensor_json import refuse_unknown
 from .fields import FLOAT, UINT, Field
 
-__all__ = ["SCALE_BIAS", "ScaleAndBias", "ScaleBias", "Size", "Size2D"]
-
 
 @dataclass(frozen=True)
 class Size:

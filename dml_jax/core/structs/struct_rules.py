@@ -9,22 +9,6 @@ from ..rules import Fact, Law, Operands, Rule
 from ..tensors.tensor_desc import TensorDesc
 from .scalar import scalar_of
 
-__all__ = [
-    "below_rank",
-    "broadcast_to",
-    "different_axes",
-    "different_dimensions",
-    "dimension_count",
-    "each",
-    "fits_rank",
-    "held",
-    "ignored_sizes_are_1",
-    "right_aligned",
-    "shared_by_all",
-    "tensors_in",
-    "type_of",
-]
-
 
 def shared_by_all(
     fields: Mapping[str, bool], ranked: Sequence[str], typed: Sequence[str], outputs: Sequence[str]

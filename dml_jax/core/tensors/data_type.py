@@ -14,8 +14,6 @@ import numpy as np
 from ...errors import ConstraintError, DataTypeError, message
 from ..supports_dtype import SupportsDType
 
-__all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags"]
-
 
 class DataType(enum.IntEnum):
     """DML_TENSOR_DATA_TYPE: types of the elements of tensors; UINT4 and INT4 are for QUANTIZE and DEQUANTIZE alone."""

@@ -13,8 +13,6 @@ import numpy as np
 
 from .data_type import DataType
 
-__all__ = ["as_bytes", "as_elements", "join_nibbles", "split_bytes", "split_nibbles"]
-
 
 def as_elements(data: np.ndarray, data_type: DataType, count: int) -> np.ndarray:
     """The first `count` elements in bytes: a view of them, or a new array of 4-bit ones."""

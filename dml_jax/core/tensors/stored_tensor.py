@@ -18,8 +18,6 @@ from ...lowering.values.accumulation_types import computed_type, widen_apart
 from ...strides.layout import Layout
 from .tensor_desc import TensorDesc, packed_strides
 
-__all__ = ["StoredTensor", "as_words", "saturate"]
-
 
 @dataclass(frozen=True)
 class StoredTensor:

@@ -14,8 +14,6 @@ from ..arguments.static_values import as_int, as_ints
 from ..rules import Fact, Operands, Rule, faults
 from .data_type import DataType, DataTypeLike, TensorFlags
 
-__all__ = ["FIELDS", "TENSOR", "TensorDesc", "implied_bytes", "span_bytes"]
-
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 DIMENSION_COUNT_MAX = 8

@@ -8,8 +8,6 @@ from ..arguments.static_values import as_int
 from .data_type import DataType, TensorFlags
 from .tensor_desc import FIELDS, TensorDesc, implied_bytes
 
-__all__ = ["as_object", "refuse_unknown", "tensor_from_json", "tensor_to_json"]
-
 
 def tensor_from_json(json: Any) -> TensorDesc:
     """Reads a tensor; its fields stand in the object itself, or under "Desc" beside a "Type".

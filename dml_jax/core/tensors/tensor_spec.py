@@ -10,8 +10,6 @@ import numpy as np
 
 from ...errors import escaped
 
-__all__ = ["TensorSpec"]
-
 
 @dataclass(frozen=True)
 class TensorSpec:

@@ -18,8 +18,6 @@ from .error_context import at
 from .records import Activation, Attribute
 from .schema import AttributeKind
 
-__all__ = ["OPERATOR", "read_attributes", "written_attributes"]
-
 OPERATOR = "DML_OPERATOR_"
 # By the kind of a field, the kind of its attribute. C's BOOL is an integer, and DirectML's schema has UINT for it.
 KINDS: Mapping[str, AttributeKind] = {

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 from ...errors import ConstraintError
 
-__all__ = ["at"]
-
 
 @contextmanager
 def at(*where: str) -> Iterator[None]:

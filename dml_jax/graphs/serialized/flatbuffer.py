@@ -10,8 +10,6 @@ from ...errors import ConstraintError
 from .error_context import at
 from .schema import OFFSET, Fields
 
-__all__ = ["Content", "Table"]
-
 # How many times the bytes of a file may be read: parts of it can be shared, and shared parts can share others.
 READINGS = 8
 

@@ -12,8 +12,6 @@ from .flatbuffer import Content, Table
 from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind
 
-__all__ = ["decode"]
-
 
 def decode(content: bytes) -> SerializedGraph:
     """Reads the serialized form of a graph.

@@ -13,8 +13,6 @@ from .error_context import at
 from .operator_descs import to_desc
 from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 
-__all__ = ["first_readers", "to_parts"]
-
 GraphNodes = dict[str, OperatorDesc[Any] | Constant]
 
 

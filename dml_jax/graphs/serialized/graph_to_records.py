@@ -14,8 +14,6 @@ from .graph_from_records import first_readers
 from .operator_descs import to_node
 from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 
-__all__ = ["to_serialized"]
-
 
 def to_serialized(graph: Graph) -> SerializedGraph:
     """Returns the serialized form of a graph. Inputs that are OWNED_BY_DML become constants by name.

@@ -13,8 +13,6 @@ from .error_context import at
 from .records import OperatorNode
 from .tensors import read_tensors, written_tensors
 
-__all__ = ["to_desc", "to_node"]
-
 
 def to_desc(node: OperatorNode, owned: Collection[str] = ()) -> OperatorDesc[Any]:
     """Returns the descriptor of a node.

@@ -7,16 +7,6 @@ from typing import Any
 
 from .schema import AttributeKind
 
-__all__ = [
-    "Activation",
-    "Attribute",
-    "ConstantNode",
-    "NamedConstant",
-    "OperatorNode",
-    "SerializedGraph",
-    "Tensor",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Tensor:

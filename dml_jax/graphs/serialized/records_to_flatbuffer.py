@@ -12,8 +12,6 @@ from .error_context import at
 from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind
 
-__all__ = ["encode"]
-
 
 def encode(graph: SerializedGraph) -> bytes:
     """Writes the serialized form of a graph; `decode` gives back an equal one.

@@ -6,30 +6,6 @@ Source: DmlGraphDesc_generated.h and OperatorFieldTypes_generated.h of DxDispatc
 import enum
 from collections.abc import Mapping
 
-__all__ = [
-    "ACTIVATION",
-    "ARRAY",
-    "ARRAYS",
-    "ATTRIBUTE",
-    "CONSTANT",
-    "CONSTANT_NAME",
-    "CONSTANT_RAW_DATA",
-    "GRAPH",
-    "NODE",
-    "OFFSET",
-    "OPERATOR",
-    "SCALAR_SIZES",
-    "SCALAR_UNION",
-    "STRUCTS",
-    "TENSOR",
-    "UINT8",
-    "UINT64",
-    "AttributeKind",
-    "ConstantKind",
-    "Fields",
-    "NodeKind",
-]
-
 # Storage of a table's field, by format characters of the module struct.
 OFFSET, UINT8, UINT64 = "I", "B", "Q"
 # The fields of a table, in the order of their slots.

@@ -12,8 +12,6 @@ from ...errors import ConstraintError, describe
 from .error_context import at
 from .records import Tensor
 
-__all__ = ["read_tensors", "written_tensors"]
-
 DATA_TYPE = "DML_TENSOR_DATA_TYPE_"
 
 

@@ -22,8 +22,6 @@ from ..values.bit_exact import is_float8
 from ..values.packed_words import as_unsigned, from_unsigned
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS", "cut_dimension", "is_converted", "map_chunks", "to_image", "to_numbers", "widened_slice"]
-
 CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
 FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time; smaller ones it keeps
 MOST_SIDE_BY_SIDE = 2**15  # numbers: a chunk has sixteen such rows, and makes one of them

@@ -32,8 +32,6 @@ from ..values.xla_workarounds import WRITES_PARTS
 from ..variant_selection import Variant
 from .cache_chunks import to_image, to_numbers
 
-__all__ = ["VARIANTS"]
-
 CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else
 LINE = 64  # bytes that a cache reads at once, and a chunk of each line of an array at least
 

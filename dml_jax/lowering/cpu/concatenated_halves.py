@@ -20,8 +20,6 @@ from ..primitive import Move
 from ..values.bit_exact import as_bits, as_guarded_bits, is_narrow
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
 VECTORS = 64  # bytes of a row that is copied by vectors
 BLOCK = 8  # elements of a side of the least block that XLA:CPU transposes on its own

@@ -21,8 +21,6 @@ from ..values.accumulation_types import wide_type
 from ..variant_selection import Variant
 from .im2col import KEPT
 
-__all__ = ["VARIANTS"]
-
 MOST_COMPILED = 128  # slices, or operations of one kind: more take seconds to compile
 MOST_CONVOLUTIONS = 32  # likewise
 

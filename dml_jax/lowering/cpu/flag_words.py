@@ -12,8 +12,6 @@ from jax import lax
 from ..primitive import varying_alike
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 WORD = 32  # flags in a word
 
 

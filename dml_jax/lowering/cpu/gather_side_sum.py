@@ -22,8 +22,6 @@ from ..plain.scatter_reduce import ScatterReduceCase
 from ..primitive import Move, varying_alike
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 READS = 4  # a row with more is rare where there are about as many updates as rows
 TURN = 64  # updates that are added to the small table at once
 LINE = 64  # bytes that a cache reads at once

@@ -21,8 +21,6 @@ from ..plain.window_slices import read_slices
 from ..primitive import Move
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 KEPT = 2**24  # bytes that the C library keeps for the next call: half of the most, as the product needs some as well
 VECTOR = 16  # floats of the longest vector: XLA:CPU's convolution multiplies along channels
 

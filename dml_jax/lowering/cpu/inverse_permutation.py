@@ -15,8 +15,6 @@ from ..values.bit_exact import as_bits
 from ..variant_selection import Variant
 from .long_loops import SHORT
 
-__all__ = ["VARIANTS"]
-
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
     return partial(_read, case.rows) if case.is_permutation else None

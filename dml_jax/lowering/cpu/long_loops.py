@@ -16,8 +16,6 @@ from ..values.bit_exact import never_one
 from ..values.packed_words import as_unsigned, from_unsigned, has_unsigned
 from ..variant_selection import Variant
 
-__all__ = ["SHORT", "VARIANTS"]
-
 # Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
 SHORT = range(32, 77)
 SHORTEST = 16  # elements of a row: shorter ones pass as many bounds as these

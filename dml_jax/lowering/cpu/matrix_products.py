@@ -24,8 +24,6 @@ from ..primitive import Move
 from ..variant_selection import Variant
 from .cache_chunks import cut_dimension, map_chunks
 
-__all__ = ["VARIANTS"]
-
 BLOCK = 32  # elements that one triangular matrix adds up
 
 

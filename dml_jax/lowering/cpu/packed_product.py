@@ -31,8 +31,6 @@ from ..primitive import Move, varying_alike
 from ..variant_selection import Variant
 from .im2col import KEPT
 
-__all__ = ["VARIANTS"]
-
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
 LANES = 16  # bytes side by side that one step reads of a column
 TURNS = 8  # of one step: a cache line and more of every column

@@ -17,8 +17,6 @@ from ..primitive import Move
 from ..variant_selection import Variant
 from .cache_chunks import FRESH, is_converted, to_image, to_numbers, widened_slice
 
-__all__ = ["VARIANTS"]
-
 LINE = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
 ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
 

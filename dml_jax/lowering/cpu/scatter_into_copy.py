@@ -24,8 +24,6 @@ from ..values.bit_exact import hide_constant, is_key, is_narrow
 from ..variant_selection import Variant
 from .unfused import copy_in_a_loop
 
-__all__ = ["VARIANTS"]
-
 DROPPED = 2**16 - 1  # an index of 16 bits that is out of range of as many elements
 
 

@@ -7,8 +7,6 @@ from ..plain.scatter_reduce import ScatterReduceCase
 from ..variant_selection import Variant
 from .cache_chunks import FRESH
 
-__all__ = ["VARIANTS"]
-
 
 def _pays(case: ScatterReduceCase) -> bool:
     return case.is_few and case.wide_bytes >= FRESH

@@ -15,8 +15,6 @@ from ..primitive import Move
 from ..values.bit_exact import as_bits, fence, hide_constant, is_narrow
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS", "copy_in_a_loop"]
-
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
     """A copy by a loop over all elements: a condition that XLA does not know selects each of them."""

@@ -21,8 +21,6 @@ from ..primitive import Move
 from ..values.bit_exact import is_narrow
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 SHORTEST = {"constant": 56}  # elements of a row of the result; what is shorter gains nothing
 SHORTEST_COPIES = 16
 MOST = 4  # windows to choose from

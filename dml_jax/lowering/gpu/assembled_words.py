@@ -18,8 +18,6 @@ from ..values.packed_words import as_integers, from_words, join_all, join_elemen
 from ..variant_selection import Variant
 from .memory_coalescing import WARP
 
-__all__ = ["VARIANTS"]
-
 
 def _read_elements(case: GatherCase) -> Move | None:
     count, slices = lanes(case.input.dtype), case.read.slices

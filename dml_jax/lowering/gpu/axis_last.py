@@ -17,8 +17,6 @@ from ..values.bit_exact import as_bits, is_float8
 from ..variant_selection import Variant
 from .memory_coalescing import CACHE, WARP
 
-__all__ = ["VARIANTS"]
-
 MEMORY = 8 * 2**30  # bytes of operands: as many are needed once more
 
 

@@ -17,8 +17,6 @@ from ..primitive import Move, by_platform
 from ..values.sort_keys import float_in_order
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 BLOCK = 32  # elements of which one is the greatest
 MANY = 4 * BLOCK  # elements for each that is wanted: a quarter of the blocks is looked into
 FEW = 4  # elements for each that is wanted: of fewer all may as well be sorted

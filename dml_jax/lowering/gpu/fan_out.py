@@ -21,8 +21,6 @@ from ..primitive import Move
 from ..values.packed_words import as_integers, from_words, join_elements, join_words, lanes, to_words
 from ..variant_selection import Variant, known_bytes
 
-__all__ = ["VARIANTS"]
-
 PARTS = (4, 3, 2)  # of a concatenation that XLA:GPU writes in one thread; fills and choices have the first number
 STORE = 16  # bytes that a thread writes at most
 REREAD = 2**23  # bytes that stay in the second cache, so that reading them again is cheap

@@ -21,8 +21,6 @@ from ..primitive import Move
 from ..values.bit_exact import as_bits
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 PLACES = 2**31  # of int32, in which places are computed
 
 

@@ -16,8 +16,6 @@ from ..plain.scatter_rows import Rows
 from ..primitive import Move
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 
 def _reduce_words(case: ScatterReduceCase) -> Move | None:
     is_narrow = not case.is_float and case.itemsize < 4 and case.updates.dtype != jnp.bool_

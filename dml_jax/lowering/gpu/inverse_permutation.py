@@ -15,8 +15,6 @@ from ..values.packed_words import from_words, lanes, to_words
 from ..variant_selection import Variant
 from .memory_coalescing import BURST
 
-__all__ = ["VARIANTS"]
-
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
     return partial(_read, case.rows) if case.is_permutation else None

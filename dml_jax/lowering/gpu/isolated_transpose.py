@@ -19,8 +19,6 @@ from ..values.packed_words import lanes
 from ..variant_selection import Variant
 from .memory_coalescing import SECTOR, WARP, is_scattered, is_tiled
 
-__all__ = ["VARIANTS"]
-
 SIDE = 16  # the shortest side of a transpose for which XLA:GPU has tiles without Triton
 # The long side of a matrix with a short one is cut into runs: XLA:GPU moves some at half the speed, but not runs of 8
 # or 16 times an odd number of elements, of some two lines of a cache.

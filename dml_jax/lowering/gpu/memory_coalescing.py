@@ -8,8 +8,6 @@ from math import prod
 
 from ..plain.permute import PermuteCase
 
-__all__ = ["BURST", "CACHE", "SECTOR", "WARP", "WORD", "is_reread", "is_scattered", "is_tiled"]
-
 WARP, WORD = 32, 4  # threads that load and store together; bytes that each of them does in the time of one
 SECTOR, BURST = 32, 64  # bytes that the second cache gives a warp at once, and memory the second cache
 CACHE = 2**25  # bytes that the second cache of a large GPU holds, for one kernel

@@ -8,8 +8,6 @@ from ..plain.scatter_reduce import ScatterReduceCase
 from ..variant_selection import Variant
 from .memory_coalescing import CACHE, WARP, WORD
 
-__all__ = ["VARIANTS"]
-
 
 def _pays(case: ScatterReduceCase) -> bool:
     """Sorting costs by the update, and gains by the bytes of a row, if the cache holds less than half of the table."""

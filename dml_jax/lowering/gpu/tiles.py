@@ -29,8 +29,6 @@ from ..values.packed_words import as_integers, element, from_words, join_element
 from ..variant_selection import Variant
 from .memory_coalescing import BURST, WARP, is_reread, is_scattered, is_tiled
 
-__all__ = ["VARIANTS"]
-
 LARGEST = 9  # words of a tile: as many as 3 x 3
 STACK = 4  # parts of a concatenation that XLA:GPU writes in one thread
 

@@ -15,8 +15,6 @@ from ..primitive import Move
 from ..values.bit_exact import as_guarded_bits
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 
 def _unfold(case: WindowCase) -> Move | None:
     def stack(_: None, array: jax.Array) -> jax.Array:

@@ -17,8 +17,6 @@ from ..values.packed_words import as_integers, lanes, sum_lanes
 from ..variant_selection import Variant
 from .memory_coalescing import SECTOR, WORD, is_scattered, is_tiled
 
-__all__ = ["VARIANTS"]
-
 SHORT_ROW = 16  # bytes: several threads read a longer row
 SHORT_SIDE = 8  # elements that a word or two hold
 

@@ -25,8 +25,6 @@ from ..primitive import Move
 from ..values.packed_words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
 from ..variant_selection import Variant
 
-__all__ = ["VARIANTS"]
-
 
 def _read_rows(case: GatherCase) -> Move | None:
     """Rows of whole words; on several devices the last dimension alone, whose shards are whole words too."""

@@ -15,8 +15,6 @@ import jax.numpy as jnp
 from ..primitive import Back, Move
 from ..variant_selection import choose, known_bytes, shapes_of
 
-__all__ = ["AxisCase", "AxisOperation", "Part", "compute", "reduced"]
-
 # Wide numbers, and where they start along each dimension, to a tree of arrays of as many dimensions.
 Part = Callable[[jax.Array, Sequence[Any]], Any]
 Kind = Literal["sum", "product", "exponential", "extreme", "place", "each"]

@@ -17,8 +17,6 @@ from ..primitive import Move, transposed
 from ..variant_selection import choose, known_bytes, shapes_of
 from .sliding_windows import Windows
 
-__all__ = ["ConvolutionCase", "Convolve", "convolve", "convolve_back"]
-
 # Takes x [N, C, *sizes] and w [O, C / groups, *kernel]; returns [N, O, *counts].
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
 # The three arrays of a convolution: two make the third, which is linear in each of them.

@@ -6,8 +6,6 @@ so that elements at the distances 1 and 2 count exactly nothing.
 
 from typing import Any
 
-__all__ = ["far", "near"]
-
 
 def near(d: Any, a: float) -> Any:
     """The weight for 0 <= d <= 1."""

@@ -15,8 +15,6 @@ from ..primitive import Move
 from ..values.accumulation_types import computed_type, narrow_apart
 from ..variant_selection import choose, known_bytes, shapes_of
 
-__all__ = ["PRODUCT", "SUMMATION", "Accumulation", "CumulativeCase", "accumulate"]
-
 
 @dataclass(frozen=True)
 class Accumulation:

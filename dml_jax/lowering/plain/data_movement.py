@@ -14,8 +14,6 @@ from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bit_exact import as_bits, is_key, is_narrow
 from ..variant_selection import choose, known_bytes, shapes_of
 
-__all__ = ["InWords", "MoveCase", "back_with_number", "move_elements", "per_word"]
-
 # A number of elements to the move of words of so many; None where parts of a word move.
 InWords = Callable[[int], Move | None]
 

@@ -9,8 +9,6 @@ from ..partition import known_shards, move_on_each_device
 from ..primitive import Move, linear
 from .permute import Permutation, permute
 
-__all__ = ["Blocks", "rearrange"]
-
 # The dimensions of both sides, outermost first: c channel, h row of blocks, w column of blocks,
 # y row inside a block, x column inside a block. The letters of one word are one dimension.
 _DEPTH_SIDE = {

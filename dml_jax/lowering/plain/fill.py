@@ -11,8 +11,6 @@ from ..primitive import Back
 from ..values.bit_exact import as_guarded_bits
 from .data_movement import back_with_number, move_elements
 
-__all__ = ["Fill", "choose_value", "fill_with", "select_value"]
-
 
 @dataclass(frozen=True)
 class Fill:

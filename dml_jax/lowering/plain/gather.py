@@ -19,8 +19,6 @@ from .scatter_combiners import ADD
 from .scatter_reduce import scatter_reduce
 from .scatter_rows import Write
 
-__all__ = ["GatherCase", "Read", "gather_slices", "read_of", "reading"]
-
 
 @dataclass(frozen=True)
 class Read:

@@ -6,8 +6,6 @@ from typing import Any
 
 from jax import lax
 
-__all__ = ["Slices"]
-
 
 @dataclass(frozen=True)
 class Slices:

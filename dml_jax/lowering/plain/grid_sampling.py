@@ -21,8 +21,6 @@ from .cubic_weights import far, near
 from .gather import Read, gather_slices
 from .gather_scatter_dimension_numbers import Slices
 
-__all__ = ["sample_grid", "sample_pixels"]
-
 # The coefficient of torch and OpenCV.
 COEFFICIENT = -0.75
 # Per neighbour of each position, (N, neighbours, positions): its index, whether it is inside, its weight.

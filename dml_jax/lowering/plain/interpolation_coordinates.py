@@ -10,8 +10,6 @@ from math import inf, lcm
 
 import numpy as np
 
-__all__ = ["FAR", "Positions", "exact_positions", "source_coordinates"]
-
 FAR = 2**40  # beyond every element
 
 

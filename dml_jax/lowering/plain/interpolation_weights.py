@@ -19,8 +19,6 @@ import numpy as np
 from .cubic_weights import far, near
 from .separable_interpolation import Interpolation
 
-__all__ = ["Kernel", "ResampleMode", "linear_interpolation"]
-
 ResampleMode = Literal["nearest", "linear", "cubic"]
 
 HALF = np.float32(0.5)

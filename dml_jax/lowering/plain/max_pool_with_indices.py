@@ -21,8 +21,6 @@ from .window_slices import groups, read_slices, spread_slices, window_offsets
 
 FEW_COMPARED = 32  # elements of a window: of more it is faster to go dimension by dimension
 
-__all__ = ["find", "greatest_in_windows", "pick_in_windows", "put_in_windows"]
-
 
 def greatest_in_windows(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
     """The greatest element of each window over the last dimensions, and its row-major offset there; no derivative.

@@ -16,8 +16,6 @@ from ..primitive import by_platform
 from ..values.accumulation_types import computed_type, narrow_apart, wide_type, widen_apart
 from .axis_operations import AxisOperation, compute, reduced
 
-__all__ = ["End", "extreme", "flat_number", "flat_place_of_extreme", "place_of_extreme"]
-
 Axes = tuple[int, ...]
 End = Literal["greatest", "least"]
 

@@ -11,8 +11,6 @@ from jax import lax
 from ..primitive import Move
 from ..variant_selection import choose, known_bytes, shapes_of
 
-__all__ = ["NonzeroCase", "numbers_set"]
-
 
 @dataclass(frozen=True)
 class NonzeroCase:

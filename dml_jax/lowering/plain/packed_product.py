@@ -23,8 +23,6 @@ from ..values.bit_exact import hide_constant
 from ..values.xla_workarounds import unfused_product
 from ..variant_selection import choose, known_bytes, shapes_of
 
-__all__ = ["FEW_ROWS", "PackedProductCase", "masks", "multiply_packed", "product", "unpack"]
-
 # With as many rows a byte is unpacked in the time in which memory brings it, once for each row.
 FEW_ROWS = 2
 

@@ -14,8 +14,6 @@ from ..values.bit_exact import as_guarded_bits
 from .data_movement import back_with_number, move_elements
 from .pad_source_indices import PERIODS, Run, cut_runs
 
-__all__ = ["Border", "pad_with_copies", "pad_with_value"]
-
 # As many slices are put together one by one; of more, whole periods are tiled. XLA:CPU adds the cotangents of those up
 # a hundred times as slowly.
 MOST_PARTS = 64

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 import jax
 from jax import lax
 
-__all__ = ["PERIODS", "Run", "cut_runs", "source_of"]
-
 # The period by the size of a dimension: runs of elements, as first, end, and whether they are in reverse order.
 Run = tuple[int, int, bool]
 PERIODS: Mapping[str, Callable[[int], list[Run]]] = {

@@ -18,8 +18,6 @@ from ..values.bit_exact import as_bits, fence, is_key
 from ..values.packed_words import lanes
 from ..variant_selection import choose, known_bytes, shapes_of
 
-__all__ = ["Permutation", "PermuteCase", "permute"]
-
 
 @dataclass(frozen=True)
 class Permutation:

@@ -13,8 +13,6 @@ from ..values.bit_exact import as_bits, is_key
 from ..variant_selection import choose, known_bytes, shapes_of
 from .scatter_rows import Write
 
-__all__ = ["ScatterCase", "TableCopy", "copy_table", "is_tiny", "scatter_slices"]
-
 TINY = 1024  # a part of the table that is no longer worth a pass over it, should it be donated
 
 

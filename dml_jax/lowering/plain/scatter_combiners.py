@@ -13,8 +13,6 @@ from jax import lax
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.sort_keys import number_of_rank, rank
 
-__all__ = ["ADD", "MAX", "MIN", "MUL", "Reduction"]
-
 
 @dataclass(frozen=True)
 class Reduction:

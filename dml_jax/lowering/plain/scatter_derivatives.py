@@ -25,8 +25,6 @@ from .scatter_combiners import ADD, MAX, MIN, MUL, Reduction
 from .scatter_reduce import scatter_reduce
 from .scatter_rows import Rows, Write, check_sortable
 
-__all__ = ["reduce_slices"]
-
 # Takes the indices, then the table unless it holds the identity of the reduction, then the updates.
 Reduced = Callable[..., jax.Array]
 

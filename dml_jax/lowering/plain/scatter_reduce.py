@@ -20,8 +20,6 @@ from .scatter_combiners import ADD, Reduction
 from .scatter_rows import Rows, Write
 from .sorted_segments import reduce_segments
 
-__all__ = ["ScatterReduceCase", "scatter_reduce"]
-
 
 @dataclass(frozen=True)
 class ScatterReduceCase:

@@ -14,8 +14,6 @@ from ...errors import ConstraintError
 from ..partition import TableShards
 from .gather_scatter_dimension_numbers import Slices
 
-__all__ = ["Rows", "Write", "check_sortable"]
-
 
 @dataclass(frozen=True)
 class Write:

@@ -23,8 +23,6 @@ from .data_movement import move_elements
 from .gather import Read
 from .gather_scatter_dimension_numbers import Slices
 
-__all__ = ["Interpolation", "interpolate", "repeat"]
-
 FEW = 8  # elements that are added up to one, each read on its own; of more, one after the other in a loop
 
 

@@ -13,8 +13,6 @@ import numpy as np
 from ..primitive import Move
 from ..variant_selection import known_bytes
 
-__all__ = ["MOST_SLICES", "WindowCase", "Windows"]
-
 MOST_SLICES = 64  # elements of a window: more slices take seconds to compile
 
 

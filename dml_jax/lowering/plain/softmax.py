@@ -13,8 +13,6 @@ from ..variant_selection import shapes_of
 from .axis_operations import AxisOperation, compute
 from .min_max import flat_number, flat_place_of_extreme
 
-__all__ = ["compute_along", "hardmax", "log_softmax", "softmax"]
-
 
 def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
     """`function(x)` in the type of `x`; of narrow floats it is computed in float32 and rounded once.

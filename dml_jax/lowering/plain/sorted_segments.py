@@ -26,8 +26,6 @@ from ..values.packed_words import element, from_words, join_elements, lanes, to_
 from .scatter_combiners import Reduction
 from .scatter_rows import Rows
 
-__all__ = ["reduce_segments"]
-
 # An array of rows as one encoded array per lane of a word.
 Lanes = Sequence[jax.Array]
 

@@ -11,8 +11,6 @@ from jax import lax
 
 from .data_movement import move_elements
 
-__all__ = ["Part", "split_along"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -12,8 +12,6 @@ from ..values.bit_exact import index_dtype, is_key
 from .gather import Read, gather_slices
 from .gather_scatter_dimension_numbers import Slices
 
-__all__ = ["ELEMENT", "offsets_of", "pad_last", "read_view"]
-
 ELEMENT = Group(1, (1,), (1,), 1)
 
 

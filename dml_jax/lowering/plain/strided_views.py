@@ -18,8 +18,6 @@ from ..variant_selection import choose, known_bytes, shapes_of
 from .permute import Permutation, permute
 from .strided_reads import read_view
 
-__all__ = ["ViewCase", "view"]
-
 
 @dataclass(frozen=True)
 class ViewCase:

@@ -15,8 +15,6 @@ from ..values.bit_exact import as_bits, carry_bits, index_dtype, is_key, is_narr
 from ..variant_selection import choose, known_bytes, shapes_of
 from .strided_reads import ELEMENT, offsets_of, pad_last
 
-__all__ = ["StridedWrite", "in_storage_order", "place", "update", "update_in_place", "write"]
-
 
 @dataclass(frozen=True)
 class StridedWrite:

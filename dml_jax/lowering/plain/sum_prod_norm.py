@@ -12,8 +12,6 @@ from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
 from .axis_operations import AxisOperation, Kind, compute, reduced
 
-__all__ = ["absolute", "total"]
-
 Axes = tuple[int, ...]
 
 

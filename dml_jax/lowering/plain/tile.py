@@ -11,8 +11,6 @@ from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bit_exact import as_guarded_bits
 from .data_movement import move_elements
 
-__all__ = ["Tile", "repeat_whole"]
-
 
 @dataclass(frozen=True)
 class Tile:

@@ -15,8 +15,6 @@ from ..primitive import Move
 from ..variant_selection import choose, shapes_of
 from .min_max import place_of_extreme
 
-__all__ = ["TopKCase", "first_of_all", "greatest"]
-
 
 @dataclass(frozen=True)
 class TopKCase:

@@ -23,8 +23,6 @@ from .depth_space import Blocks, rearrange
 from .sliding_windows import MOST_SLICES, WindowCase, Windows
 from .window_slices import FEW, add_slices, are_sliceable, have_few_phases
 
-__all__ = ["fold_windows", "slices_of", "unfold_axis", "unfold_slices", "unfold_windows"]
-
 
 def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """Unfolds the last dimensions: [..., *elements of a window, *windows]; moves bits."""

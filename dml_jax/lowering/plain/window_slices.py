@@ -19,18 +19,6 @@ from jax import lax
 
 from .sliding_windows import MOST_SLICES, Windows
 
-__all__ = [
-    "FEW",
-    "add_slices",
-    "are_sliceable",
-    "groups",
-    "have_few_phases",
-    "pad",
-    "read_slices",
-    "spread_slices",
-    "window_offsets",
-]
-
 FEW = 16  # elements of a window: of more it is faster to go dimension by dimension
 MOST_PHASES = 64  # elements from a window to the next one, over all dimensions
 

@@ -13,8 +13,6 @@ from .sliding_windows import Windows
 from .unfold import slices_of, unfold_axis
 from .window_slices import are_sliceable, groups, have_few_phases, pad, read_slices, spread_slices
 
-__all__ = ["sum_windows"]
-
 
 def sum_windows(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
     """The sum of each window over some dimensions, in an order that is left open."""

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["computed_type", "narrow_apart", "wide_type", "widen_apart"]
-
 
 def wide_type(dtype: Any) -> Any:
     """The type in which numbers of a type are added and multiplied: float32 for narrower floats."""

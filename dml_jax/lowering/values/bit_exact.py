@@ -12,22 +12,6 @@ from jax.core import Tracer
 from ...errors import ConstraintError
 from ..primitive import Back, Move, by_platform, linear, transpose_of
 
-__all__ = [
-    "as_bits",
-    "as_guarded_bits",
-    "carry_bits",
-    "fence",
-    "hide_constant",
-    "hide_indices",
-    "index_dtype",
-    "is_float",
-    "is_float8",
-    "is_key",
-    "is_narrow",
-    "is_not_zero",
-    "never_one",
-]
-
 
 def is_float8(dtype: Any) -> bool:
     """XLA:CPU gathers such floats through wider ones, which quiets NaNs."""

@@ -8,8 +8,6 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import batching, mlir
 
-__all__ = ["show_to_checkify"]
-
 
 def show_to_checkify(check: Callable[[jax.Array], None], array: jax.Array) -> jax.Array:
     """Returns `array` unchanged; under checkify `check(array)` runs, too, and calls debug_check. Not differentiable.

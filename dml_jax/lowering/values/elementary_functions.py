@@ -16,26 +16,6 @@ import jax.numpy as jnp
 from jax import lax, nn
 from jax.custom_derivatives import SymbolicZero
 
-__all__ = [
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan2",
-    "divide",
-    "expm1",
-    "floor_remainder",
-    "mish",
-    "power",
-    "reciprocal",
-    "remainder",
-    "sigmoid",
-    "soft_sign",
-    "softplus",
-    "tanh",
-    "tanh_gelu",
-]
-
 _Function = Callable[..., jax.Array]
 
 

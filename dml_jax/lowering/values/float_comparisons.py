@@ -15,8 +15,6 @@ from .accumulation_types import wide_type
 from .bit_exact import is_float
 from .sort_keys import in_order_of_bits
 
-__all__ = ["Order", "by_integers", "by_value", "least_number"]
-
 
 class Order(NamedTuple):
     """How elements are compared: the first of equal ones counts, zeros are equal, and so are NaNs, the greatest.

@@ -9,24 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = [
-    "as_integers",
-    "as_unsigned",
-    "becomes_words",
-    "element",
-    "from_unsigned",
-    "from_words",
-    "has_unsigned",
-    "join_all",
-    "join_elements",
-    "join_lanes",
-    "join_words",
-    "lanes",
-    "sum_lanes",
-    "to_words",
-    "words_per_element",
-]
-
 
 def has_unsigned(dtype: Any) -> bool:
     """Whether the elements are bools, or integers or real floats that fill their bytes."""

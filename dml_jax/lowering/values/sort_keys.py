@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["float_in_order", "in_order_of_bits", "number_of_rank", "order", "rank"]
-
 End = Literal["least", "greatest"]
 
 

@@ -13,8 +13,6 @@ from jax import lax
 
 from ..primitive import Move, Target, by_target
 
-__all__ = ["DROPS_BARRIERS", "WRITES_PARTS", "divide", "int8_product", "unfused_product", "widened_float4"]
-
 _MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
 JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
 # Whether XLA:CPU drops barriers before it fuses: a transpose after one is then not compiled alone.

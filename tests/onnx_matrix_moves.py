@@ -1,9 +1,16 @@
 """What every ONNX node that moves data makes of a matrix, beside NumPy; `matrix_moves.py` has the same of functions."""
 
+import sys
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+from checks import assert_same_bits
 from matrix_moves import (
     checkers,
     cut,
+    every_number,
     nearest,
     np_elements,
     np_padded,
@@ -17,6 +24,8 @@ from matrix_moves import (
     set_rows,
 )
 from onnx_building import helper, model, onnx
+
+from dml_jax.onnx import to_jax
 
 OPSET = 24
 X = "x"  # the place of the matrix among the inputs
@@ -74,6 +83,20 @@ def unpool(b):
     return with_reshape((1, 1, *b.shape), node, last=(4, b.size // 2))
 
 
+def scan(b):
+    """A loop over the columns, whose rows are written from the last one on."""
+    kind = helper.np_dtype_to_tensor_dtype(b.dtype)
+    infos = [[helper.make_tensor_value_info(name, kind, [len(b)])] for name in ("column", "row")]
+    body = helper.make_graph([helper.make_node("Identity", ["column"], ["row"])], "body", *infos)
+    how = {"num_scan_inputs": 1, "scan_input_axes": [1], "scan_output_directions": [1]}
+    return [("Scan", (X,), {"body": body, **how})]
+
+
+def write_rows(b):
+    node = ("TensorScatter", (X, b[None, :2], ints(1)), {"axis": 1})
+    return with_reshape((1, *b.shape), node, last=b.shape)
+
+
 # By name: the nodes for a matrix like an array, and NumPy's. Nodes follow each other.
 MOVES = {
     "CenterCropPad": (
@@ -114,6 +137,7 @@ MOVES = {
         lambda b: [("ReverseSequence", (X, lengths(b)), {"batch_axis": 1, "time_axis": 0})],
         np_reversed,
     ),
+    "Scan": (scan, lambda b: b.T[::-1]),
     "ScatterElements": (
         lambda b: [("ScatterElements", (X, np.broadcast_to(some_rows(b), upper(b).shape), upper(b)), {})],
         lambda b: np_scattered(b, set_elements),
@@ -128,6 +152,7 @@ MOVES = {
     ),
     "SpaceToDepth": (to_depth, np_to_depth),
     "Split": (lambda b: [("Split", (X, ints(b.shape[1] - 2, 2)), {"axis": 1})], lambda b: b[:, :-2]),
+    "TensorScatter": (write_rows, lambda b: np.concatenate([b[:1], b[:2], b[3:]])),
     "Tile": (lambda b: [("Tile", (X, ints(2, 3)), {})], lambda b: np.tile(b, (2, 3))),
     "Transpose": (lambda b: [("Transpose", (X,), {})], lambda b: b.T),
     "Trilu": (lambda b: [("Trilu", (X, ints(3)[0]), {"upper": 0})], lambda b: np.tril(b, 3)),
@@ -162,3 +187,28 @@ def chain(names, x, known):
             nodes.append(helper.make_node(op_type, read, outputs, **attributes))
         b = numpy(b)
     return model(nodes, inputs, [f"m{len(nodes)}"], constants, opset=OPSET)
+
+
+# How a program gets the matrix; outside of jit it is eager.
+WAYS = ("argument", "constant", "eager argument", "eager constant")
+
+
+def assert_moved(names, dtype, way):
+    x = every_number(dtype)
+    function = to_jax(chain(names, x, "constant" in way))
+    result = (function if "eager" in way else jax.jit(function))(*() if "constant" in way else (x,))
+    expected = reduce(lambda b, name: MOVES[name][1](b), names, x.view(np.uint16))
+    assert_same_bits(result, expected.view(dtype))
+
+
+def main():
+    """Moves a matrix by each of the nodes that follow, on a number of CPU devices, which the arguments begin with."""
+    jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
+    for name in sys.argv[2:]:
+        if takes(name, jnp.bfloat16):
+            for way in WAYS[:2]:
+                assert_moved([name], jnp.dtype(jnp.bfloat16), way)
+
+
+if __name__ == "__main__":
+    main()

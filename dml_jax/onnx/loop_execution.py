@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import DataTypeError
+from ..lowering.values.bit_exact import as_float16_bits, from_float16_bits
 from .errors import STATIC, NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded
@@ -204,15 +205,19 @@ def _find_invariant_ranges(traced: _Traced, start: Any, inputs: Any) -> tuple[_T
 
 
 def _scan(traced: _Traced, start: Any, inputs: Any, shapes: Any, row_form: Form) -> Results:
+    types = [x.dtype for x in inputs]
+
     def step(carry: Any, elements: Any) -> Any:
         number, arrays = carry
+        elements = list(map(from_float16_bits, elements, types))
         _, (after, _), (rows, _) = traced.run(number, None, arrays, elements)
-        return (number + 1, after), rows
+        return (number + 1, after), list(map(as_float16_bits, rows))
 
     for name, row in zip(filter(None, traced.loop.read), shapes, strict=True):
         check_array(f"output {name!r}", jax.ShapeDtypeStruct((traced.loop.trips, *row.shape), row.dtype))
-    (_, after), rows = jax.lax.scan(step, (jnp.asarray(0), start), inputs, length=traced.loop.trips)
-    return traced.state.values(after), row_form.values(rows)
+    elements = list(map(as_float16_bits, inputs))
+    (_, after), rows = jax.lax.scan(step, (jnp.asarray(0), start), elements, length=traced.loop.trips)
+    return traced.state.values(after), _restore(rows, shapes, row_form)
 
 
 def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
@@ -227,7 +232,7 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
         )
     for k, row in zip(read, shapes, strict=True):
         check_array(f"output {loop.read[k]!r}", jax.ShapeDtypeStruct((loop.maximum[k], *row.shape), row.dtype))
-    buffers = [jnp.zeros((loop.maximum[k], *y.shape), y.dtype) for k, y in zip(read, shapes, strict=True)]
+    empty = [jnp.zeros((loop.maximum[k], *y.shape), y.dtype) for k, y in zip(read, shapes, strict=True)]
 
     def goes_on(carry: Any) -> Any:
         number, go, _, _ = carry
@@ -236,9 +241,15 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
     def step(carry: Any) -> Any:
         number, go, arrays, buffers = carry
         go, (after, _), (rows, _) = traced.run(number, go, arrays, [])
+        rows = map(as_float16_bits, rows)
         filled = [buffer.at[number].set(row, mode="drop") for buffer, row in zip(buffers, rows, strict=True)]
         return number + 1, jnp.asarray(go).reshape(()), after, filled
 
-    first = jnp.asarray(0), jnp.asarray(loop.go), start, buffers
+    first = jnp.asarray(0), jnp.asarray(loop.go), start, list(map(as_float16_bits, empty))
     _, _, after, buffers = jax.lax.while_loop(goes_on, step, first)
-    return traced.state.values(after), row_form.values(buffers)  # `_pad_rows` knows of the zeros
+    return traced.state.values(after), _restore(buffers, shapes, row_form)  # `_pad_rows` knows of the zeros
+
+
+def _restore(rows: Any, shapes: Any, form: Form) -> Any:
+    """Returns the values of scan outputs, of the rows of `as_float16_bits`."""
+    return form.values([from_float16_bits(y, row.dtype) for y, row in zip(rows, shapes, strict=True)])

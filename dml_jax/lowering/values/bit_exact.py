@@ -105,6 +105,30 @@ def carry_bits(
     return linear(carry(move), back or transpose_of(move))(where, *data)
 
 
+def as_float16_bits(x: jax.Array) -> jax.Array:
+    """The bits of floats that XLA would change as a float16, which it moves as it is; other arrays stay.
+
+    For moves that are JAX's own, such as those of `lax.scan`, which differentiates floats, but no integers.
+    `from_float16_bits` undoes it. Between the two nothing but moves has a meaning.
+    """
+    return _cast_bits(x, jnp.dtype(jnp.float16)) if is_narrow(x.dtype) and is_float(x.dtype) else x
+
+
+def from_float16_bits(x: jax.Array, dtype: Any) -> jax.Array:
+    """The array of a type that `as_float16_bits` had."""
+    return x if x.dtype == dtype else _cast_bits(x, dtype)
+
+
+def _cast_bits(x: jax.Array, dtype: Any) -> jax.Array:
+    """Casts bits between float16 and floats that are as wide or less; it is its own transpose."""
+
+    def cast(x: jax.Array, dtype: Any) -> jax.Array:
+        before, after = (jnp.dtype(f"uint{8 * jnp.dtype(d).itemsize}") for d in (x.dtype, dtype))
+        return lax.bitcast_convert_type(lax.bitcast_convert_type(x, before).astype(after), dtype)
+
+    return linear(lambda _, x: cast(x, dtype), lambda _, t, like: [cast(t, like[0].dtype)])(None, x)
+
+
 def fence(move: Move) -> Move:
     """Keeps casts apart from a move on CPUs: XLA removes casts that surround it, and moves floats.
 

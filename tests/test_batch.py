@@ -481,8 +481,8 @@ RESULTS = {
     "a number": (lambda x: x.sum(), r"but for a batch of \d it returns float32\[\]"),
     "two arrays": (lambda x: (x, x), "but it returns tuple; write one file per call"),
     "nothing": (lambda x: None, "but it returns None; did you forget `return`"),
-    "a text": (lambda x: "x", "but it returns str; write one file per call"),
-    "keys": (lambda x: random_keys(8), "which no .npy file holds"),
+    "a text": (lambda x: "x", "with a row per row of its batch, but it returns str"),
+    "keys": (lambda x: random_keys(8), "no type of NumPy"),
     "refused by the operator": (lambda x: dml_jax.depth_to_space(x, 3), "the channels of input must be a multiple"),
 }
 

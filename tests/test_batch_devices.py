@@ -15,7 +15,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from dml_jax.batch import map_batches
-from dml_jax.batch.batch_function import replicated
+from dml_jax.batch.batch_program import replicated
 from dml_jax.command.batch_options import batch_operators
 from dml_jax.command.main import command
 

@@ -1,7 +1,8 @@
-"""Batch processing of .npy files larger than memory; an interrupted job resumes where it stopped."""
+"""Batch processing: functions as callables of NumPy batches, and over .npy files larger than memory."""
 
+from .batch_function import BatchFunction
 from .batch_map import Progress, map_batches
 from .errors import BatchError
 from .npy_file import NpyFile
 
-__all__ = ["BatchError", "NpyFile", "Progress", "map_batches"]
+__all__ = ["BatchError", "BatchFunction", "NpyFile", "Progress", "map_batches"]

@@ -1,148 +1,206 @@
-"""`BatchFunction`: compiles a function once for all batches, shards it over the local devices, reuses its buffers."""
+"""`BatchFunction`: a function of arrays as a callable of NumPy batches, for engines such as Ray Data and Grain."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from math import prod
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..errors import ConstraintError, DataTypeError, describe
-from .batch_sources import Source
+from ..errors import ConstraintError, DataTypeError
+from .batch_program import BatchProgram, aligned, host_rows
+from .batch_sources import as_data_type
 
-BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
-ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
+Arrays = dict[Any, Any]  # or trees of arrays, by the names or numbers of the arguments
 
 
 class BatchFunction:
-    """A function compiled for batches of one size.
+    """Makes a function of arrays a callable of NumPy batches, for loops and engines that read the batches themselves.
 
-    Every device has rows of its own, with which `fn` runs as on one device: XLA puts no communication between them.
+    It is compiled once, at the first call in a process, for batches of `batch_size` rows. A shorter batch is filled up
+    with zeros, and its result cut. The rows of a batch are spread over the local devices.
+
+    It can be copied, and pickled if `fn` can be; cloudpickle also takes lambdas and jitted functions. A copy is compiled
+    anew. It has 64-bit types if x64 is on where it is made or first called. Several threads may call it at once.
 
     Args:
-      fn: takes one array per source, then the shared ones; gives one array of as many rows.
-      sources: whose rows are batched.
-      shared: arrays that every batch gets whole.
-      batch_size: rows per batch; rounded up to a multiple of the devices that share it.
+      fn: takes the arrays [batch, ...] of a batch: those of a tuple in order, the columns of a dict by name. After them
+        it takes the shared ones. It returns an array [batch, ...], or a tuple or a dict of them. A row of these must
+        depend on the same rows of the batch only. Every device runs it on rows of its own, as jax.shard_map without
+        check_vma does: it sees only these, and uses no mesh.
+      batch_size: most rows of a batch; by default as many as the first batch has. The program has as many, rounded up
+        to a multiple of the devices that share it: all local ones, but no more CPU devices than rows; under
+        `jax.default_device` that one alone.
+      shared: arrays, or trees of arrays such as parameters, that `fn` gets whole with every batch: a sequence, or a
+        dict of arguments by name, which batches of columns need. They stay on the devices.
 
     Raises:
-      ConstraintError: `fn` gives something else, or refuses its operands.
+      ConstraintError: arguments of other kinds; from a call, a batch that is empty, too long, or other than the first,
+        columns that `fn` does not take, arrays of different lengths, or results without a row per row.
+      DataTypeError: a type that JAX lacks, such as objects, or a 64-bit one while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> from dml_jax.batch import BatchFunction
+      >>> larger = BatchFunction(lambda pictures: {"larger": dml_jax.depth_to_space(pictures, 2)}, batch_size=64)
+      >>> larger({"pictures": np.zeros((10, 8, 4, 4), np.float32)})["larger"].shape
+      (10, 2, 8, 8)
     """
 
     def __init__(
-        self, fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray], batch_size: int
+        self,
+        fn: Callable[..., Any],
+        *,
+        batch_size: int | None = None,
+        shared: Sequence[Any] | Mapping[str, Any] = (),
     ):
-        mesh = Mesh(np.array(_devices(batch_size)), ("batch",), axis_types=(AxisType.Auto,))
-        rows, split, whole = -(-batch_size // mesh.size), PartitionSpec("batch"), PartitionSpec()
-        self.batch_size: int = rows * mesh.size
-        self._split, self._whole = NamedSharding(mesh, split), NamedSharding(mesh, whole)
+        if not callable(fn):
+            raise DataTypeError(f"BatchFunction: fn must be a function, but it is {type(fn).__name__}")
+        if not isinstance(shared, Mapping | tuple | list):
+            kind = type(shared).__name__
+            raise DataTypeError(f"BatchFunction: shared must be a list of arrays or a dict of them, but it is {kind}")
+        check_batch_size("BatchFunction", batch_size)
+        settings: Any = jax.config  # whose types do not name its settings
+        self._fn, self._batch_size, self._x64 = fn, batch_size, bool(settings.jax_enable_x64)
+        self._shared = jax.tree.map_with_path(
+            lambda path, array: aligned(_as_numpy(f"shared{jax.tree_util.keystr(path)}", array)), _by_name(shared)
+        )
+        self._lock = Lock()
+        self._first: tuple[Arrays, int, BatchProgram, Callable[..., Any]] | None = None
+        self._outputs: list[Any] = []  # buffers of results that were copied, for the next ones: one per thread
 
-        def local(*arrays: jax.Array) -> jax.Array:
-            return _one_array(fn(*arrays), rows)
+    def __call__(self, batch: Any) -> Any:
+        """Returns the result of a batch.
 
-        specs = (*(split for _ in sources), *(whole for _ in shared))
-        # Not check_vma: a scan that begins with zeros would have to say that they vary.
-        mapped = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
-        self._fn = jax.jit(mapped)  # its trace for the shapes is found again when it is compiled
-        arguments = [
-            *(jax.ShapeDtypeStruct((self.batch_size, *s.item), s.dtype, sharding=self._split) for s in sources),
-            *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._whole) for a in shared),
-        ]
-        self._mesh = mesh
-        with self._own_context():
-            self._result = jax.eval_shape(self._fn, *arguments)
-        self._shared = shared
-        self.dtype: np.dtype[Any] = np.dtype(self._result.dtype)
-        self.item: tuple[int, ...] = self._result.shape[1:]
+        Args:
+          batch: an array, a tuple or a list of arrays, or a dict of columns, with one row each per example: NumPy's,
+            or anything that `numpy.asarray` takes without a copy, such as tensors of torch on a CPU.
 
-    def jitted(self) -> Callable[..., jax.Array]:
-        """Returns the jitted function; it takes an output to overwrite, and one NumPy array per source.
-
-        The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch.
+        Returns:
+          NumPy arrays, in the tuple or dict that `fn` returns.
         """
+        if self._first is None:
+            settings: Any = jax.config
+            self._x64 = self._x64 or bool(settings.jax_enable_x64)
+        with jax.enable_x64(self._x64):
+            arrays = _arrays(batch)
+            rows = _rows(arrays)
+            program, run = self._compiled(arrays, rows)
+            try:
+                output = self._outputs.pop()
+            except IndexError:  # other threads have them
+                output = program.new_output()
+            result = run(output, arrays)
+            copied = jax.tree.map(lambda array: np.concatenate(host_rows(array, rows)), result)
+            self._outputs.append(result)
+            return copied
 
-        def into(old: jax.Array, *arguments: jax.Array) -> jax.Array:
-            del old
-            return lax.optimization_barrier(self._fn(*arguments))  # an argument is never handed through as the result
+    def __reduce__(self) -> Any:
+        return _restored, (self._fn, self._batch_size, self._shared, self._x64)
 
-        # Called, not compiled ahead: jax 0.10 wants another layout of 4-bit arguments then than it gives them.
-        jitted = jax.jit(into, donate_argnums=0, keep_unused=True, out_shardings=self._split)
-        shared = [replicated(array, self._whole) for array in self._shared]
+    def program(self, row: Arrays, batch_size: int, caller: str = "BatchFunction") -> BatchProgram:
+        """Traces the function for batches of rows like `row`: structs by the names or numbers of the arguments.
 
-        def run(old: jax.Array, *rows: np.ndarray) -> jax.Array:
-            placed = [jax.device_put(self._padded(r), self._split, may_alias=True) for r in rows]
-            with self._own_context():
-                return jitted(old, *placed, *shared)
+        Raises:
+          ConstraintError: `fn` does not take these columns, or gives something else than arrays of rows.
+        """
+        self._check_signature(row, caller)
+        return BatchProgram(lambda batch, shared: _call(self._fn, batch, shared), row, self._shared, batch_size, caller)
 
-        return run
+    def _compiled(self, arrays: Arrays, rows: int) -> tuple[BatchProgram, Callable[..., Any]]:
+        row = {name: jax.ShapeDtypeStruct(array.shape[1:], array.dtype) for name, array in arrays.items()}
+        with self._lock:
+            if self._first is None:
+                size = self._batch_size or rows
+                program = self.program(row, size)
+                self._first = row, size, program, program.compiled()
+        first, size, program, run = self._first
+        if row != first:
+            fact = f"this one is {_described(row)}; another BatchFunction takes it"
+            raise ConstraintError(f"BatchFunction: a batch must be {_described(first)}, as the first was, but {fact}")
+        if rows > size:
+            which = "" if self._batch_size else ", as the first had; batch_size says another number"
+            raise ConstraintError(f"BatchFunction: a batch must have at most {size} rows{which}, but it has {rows}")
+        return program, run
 
-    @contextmanager
-    def _own_context(self) -> Iterator[None]:
-        """Shields the block from the caller's context: a mesh, or disabled jit."""
-        with jax.set_mesh(self._mesh), jax.disable_jit(False):
-            yield
-
-    def new_output(self) -> jax.Array:
-        """A new buffer for one result."""
-        zeros = np.zeros(self._result.shape, self.dtype)
-        return jax.device_put(zeros, self._split, may_alias=False)
-
-    def _padded(self, rows: np.ndarray) -> np.ndarray:
-        if len(rows) == self.batch_size:
-            return rows
-        padded = np.zeros((self.batch_size, *rows.shape[1:]), rows.dtype)
-        padded[: len(rows)] = rows
-        return padded
+    def _check_signature(self, row: Arrays, caller: str) -> None:
+        try:
+            signature = inspect.signature(self._fn)
+        except (TypeError, ValueError):  # of functions that are not written in Python
+            return
+        try:
+            _call(signature.bind, row, self._shared)
+        except TypeError as error:
+            given = ", ".join([_described(row), *(f"shared[{name!r}]" for name in self._shared)])
+            fact = f"its arguments are {signature}: {str(error).removeprefix('inspect.Signature.bind() ')}"
+            raise ConstraintError(f"{caller}: fn must take {given}, but {fact}") from None
 
 
-def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray]) -> int:
-    """Returns the batch size at which a batch of all inputs and of the output has BATCH_BYTES, one row at least."""
-    function = BatchFunction(fn, sources, shared, 1)
-    row = sum(prod(rows.item) * rows.dtype.itemsize for rows in (*sources, function))
-    return max(1, BATCH_BYTES // max(row, 1))
+def _by_name(value: Any) -> Arrays:
+    """Returns arguments by name, those of a sequence by their number."""
+    return dict(value if isinstance(value, Mapping) else enumerate(value))
 
 
-def _devices(rows: int) -> list[Any]:
-    """The devices that share a batch: all of them, but no more CPU devices than rows, because these share cores.
+def _call(fn: Callable[..., Any], *parts: Arrays) -> Any:
+    ordered = (value for part in parts for name, value in part.items() if isinstance(name, int))
+    batch, shared = ({name: v for name, v in part.items() if not isinstance(name, int)} for part in parts)
+    return fn(*ordered, **batch, **shared)
 
-    Where the caller has chosen a default device, that one alone.
+
+def _arrays(batch: Any) -> Arrays:
+    """Returns the arrays of a batch by the names or numbers of the arguments."""
+    if not isinstance(batch, Mapping | tuple | list):
+        return {0: _as_numpy("batch", batch, least=1)}
+    arrays = {name: _as_numpy(f"batch[{name!r}]", value, least=1) for name, value in _by_name(batch).items()}
+    if not arrays:
+        raise ConstraintError(f"BatchFunction: a batch must have an array or a column at least, but it is {batch!r}")
+    return arrays
+
+
+def _rows(arrays: Arrays) -> int:
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len({*counts.values()}) > 1:
+        told = ", ".join(f"batch[{name!r}] has {count}" for name, count in counts.items())
+        raise ConstraintError(f"BatchFunction: all arrays of a batch must have the same number of rows, but {told}")
+    if not (rows := next(iter(counts.values()))):
+        raise ConstraintError("BatchFunction: a batch must have at least one row, but it has none; leave it out")
+    return rows
+
+
+def _as_numpy(name: str, value: Any, least: int = 0) -> np.ndarray:
+    """Returns an array of a type that JAX has, in C order and native byte order; it has `least` dimensions or more."""
+    rule = f"BatchFunction: {name} must be an array of numbers"
+    if not hasattr(value, "__array__") or isinstance(value, np.ma.MaskedArray):
+        raise DataTypeError(f"{rule}, but it is {type(value).__name__}; numpy.asarray makes one")
+    try:
+        array = np.asarray(value)
+    except (TypeError, RuntimeError) as error:  # random keys, tensors on another device or with gradients
+        raise DataTypeError(f"{rule}, but NumPy cannot read it: {error}") from None
+    if array.dtype.hasobject:
+        what = "rows of several sizes or Python objects; numpy.stack joins rows of one size, or leave it out"
+        raise DataTypeError(f"{rule}, but its type is {array.dtype}: {what}")
+    if array.ndim < least:
+        raise ConstraintError(f"BatchFunction: {name} must have a leading dimension, the batch, but its shape is ()")
+    return np.asarray(array, as_data_type(name, array.dtype, array.shape, "BatchFunction"), order="C")
+
+
+def _described(row: Arrays) -> str:
+    """Returns "x: float32[any,3]" for columns, and "float32[any,3]" for arrays in order."""
+    told = {name: f"{r.dtype}[{','.join(map(str, ('any', *r.shape)))}]" for name, r in row.items()}
+    return ", ".join(text if isinstance(name, int) else f"{name}: {text}" for name, text in told.items())
+
+
+def _restored(fn: Callable[..., Any], batch_size: int | None, shared: Any, x64: bool) -> BatchFunction:
+    with jax.enable_x64(x64):
+        return BatchFunction(fn, batch_size=batch_size, shared=shared)
+
+
+def check_batch_size(caller: str, batch_size: Any) -> None:
+    """Checks that a size is None or a positive integer.
+
+    Raises:
+      ConstraintError: it is something else.
     """
-    said: Any = jax.config  # whose types do not name its settings
-    chosen = said.jax_default_device
-    devices = [chosen] if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)
-    return devices[:rows] if devices[0].platform == "cpu" else devices
-
-
-def replicated(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """Returns the array on every device; CPU devices share one copy of it."""
-    if array.ctypes.data % ALIGNMENT or not array.flags.c_contiguous:
-        memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % ALIGNMENT
-        aligned = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-        np.copyto(aligned, array)
-        array = aligned
-    return jax.device_put(array, sharding, may_alias=True)
-
-
-def _one_array(result: Any, rows: int) -> jax.Array:
-    rule = "map_batches: fn must return one array with a row per row of its batch"
-    if result is None:
-        raise ConstraintError(f"{rule}, but it returns None; did you forget `return`?")
-    if not isinstance(result, jax.Array | np.ndarray):
-        raise ConstraintError(f"{rule}, but it returns {type(result).__name__}; write one file per call")
-    array = jnp.asarray(result)
-    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
-        raise DataTypeError(f"{rule}, but it returns {array.dtype}, which no .npy file holds")
-    if array.shape[:1] != (rows,):
-        raise ConstraintError(f"{rule}, but for a batch of {rows} it returns {describe(array)}")
-    return array
-
-
-def host_rows(result: jax.Array, count: int) -> list[np.ndarray]:
-    """Returns the first `count` rows, one array per device; on a CPU they are views of its memory."""
-    parts = {shard.index[0].start or 0: shard.data for shard in result.addressable_shards}
-    return [np.asarray(parts[start])[: count - start] for start in sorted(parts) if start < count]
+    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
+        raise ConstraintError(f"{caller}: batch_size must be an integer of at least 1, but it is {batch_size!r}")

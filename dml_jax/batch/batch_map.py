@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, describe
-from .batch_function import BatchFunction, host_rows, suitable_size
+from .batch_function import BatchFunction, check_batch_size
+from .batch_program import BatchProgram, host_rows
 from .batch_sources import ArraySource, Source, as_source
 from .function_code import code_of
 from .jobs import Job, Run, Share, opened
@@ -24,6 +25,8 @@ from .npy_file import NpyFile
 from .output_checks import check_output
 from .pipeline import DEPTH, run_pipeline
 from .progress_recorder import Recorder
+
+BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
 
 # Inputs with rows: a file, an array, an iterator of arrays.
 Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
@@ -129,18 +132,21 @@ def map_batches(
         wholes = [ArraySource(f"shared[{i}]", np.atleast_1d(array)) for i, array in enumerate(shared)]
         constants = [np.asarray(array, whole.dtype) for array, whole in zip(shared, wholes, strict=True)]
         total = _rows(sources, part)
-        width = batch_size or suitable_size(fn, sources, constants)
-        function = BatchFunction(fn, sources, constants, width if total is None else min(width, max(total, 1)))
+        function = BatchFunction(fn, shared=constants)
+        row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
+        width = batch_size or max(1, BATCH_BYTES // max(1, function.program(row, 1, "map_batches").row_bytes))
+        program = function.program(row, width if total is None else min(width, max(total, 1)), "map_batches")
+        result = _one_array(program.result)
         identities = [source.identity() for source in (*sources, *wholes)]
         named = {"function": _name(fn), "function_code": code_of(fn), "identity": _json(identity)}
         facts = {**named, "inputs": identities}
-        job = Job(target, function.dtype, function.item, total, facts, None not in identities, part)
+        job = Job(target, result.dtype, result.shape[1:], total, facts, None not in identities, part)
         run = stack.enter_context(opened(job, overwrite=overwrite, restart=restart))
-        return _run(run, function, sources, progress or (lambda _: None), checkpoint_seconds)
+        return _run(run, program, sources, progress or (lambda _: None), checkpoint_seconds)
 
 
 def _run(
-    run: Run, function: BatchFunction, sources: Sequence[Source], progress: Callable[[Progress], None], seconds: float
+    run: Run, program: BatchProgram, sources: Sequence[Source], progress: Callable[[Progress], None], seconds: float
 ) -> Progress:
     job, started, moved = run.job, time.monotonic(), [0, 0]  # bytes read, bytes written
 
@@ -164,9 +170,9 @@ def _run(
         if left is not None and run.partial.row_bytes == 0 and job.resumable:
             recorder.wrote(len(left))  # nothing to compute, whether rows of no bytes are ten or 2**62
         elif left is None or len(left):
-            batches = _batches(sources, left, function.batch_size, count_read)
+            batches = _batches(sources, left, program.batch_size, count_read)
             report = lambda: progress(now(recorder.rows))  # noqa: E731
-            run_pipeline(batches, function.jitted(), function.new_output, write, report)
+            run_pipeline(batches, program.compiled(), program.new_output, write, report)
     run.finish(recorder.rows if job.total is None else job.total, lambda: progress(now(recorder.rows)))
     last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
     progress(last)
@@ -175,7 +181,7 @@ def _run(
 
 def _batches(
     sources: Sequence[Source], rows: range | None, size: int, count_read: Callable[[int], None]
-) -> Iterator[tuple[int, list[np.ndarray]]]:
+) -> Iterator[tuple[int, dict[int, np.ndarray]]]:
     """Yields the rows in batches with their counts; all rows until an iterator ends if `rows` is None.
 
     Raises:
@@ -187,9 +193,9 @@ def _batches(
         asked = size if rows is None else min(size, rows.stop - start)
         for source in sources:
             source.in_flight.wait(DEPTH)
-        held = [[source.read(start, asked) for source in sources]]
-        count = _agreed(sources, [len(array) for array in held[0]], start)
-        count_read(sum(array.nbytes for array in held[0]))
+        held = [{i: source.read(start, asked) for i, source in enumerate(sources)}]
+        count = _agreed(sources, [len(array) for array in held[0].values()], start)
+        count_read(sum(array.nbytes for array in held[0].values()))
         start += count
         if count:
             yield count, held.pop()  # not kept here while it is worked on
@@ -262,10 +268,16 @@ def _share(value: Any) -> Share:
 
 
 def _check_arguments(inputs: Sequence[Any], batch_size: int | None) -> None:
-    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
-        raise ConstraintError(f"map_batches: batch_size must be an integer of at least 1, but it is {batch_size!r}")
+    check_batch_size("map_batches", batch_size)
     if not inputs:
         raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
+
+
+def _one_array(result: Any) -> jax.ShapeDtypeStruct:
+    if not isinstance(result, jax.ShapeDtypeStruct):
+        kind = type(result).__name__
+        raise ConstraintError(f"map_batches: fn must return one array, but it returns {kind}; write one file per call")
+    return result
 
 
 def _name(fn: Callable[..., Any]) -> str:

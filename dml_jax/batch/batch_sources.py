@@ -224,12 +224,12 @@ def as_source(name: str, given: Any) -> Source:
     raise DataTypeError(f"{rule}, but it is {type(given).__name__}; {remedy}")
 
 
-def as_data_type(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.dtype:
+def as_data_type(name: str, dtype: np.dtype, shape: tuple[int, ...], caller: str = "map_batches") -> np.dtype:
     """Returns the type in native byte order.
 
     Raises:
       DataTypeError: JAX lacks it, or it has 64 bits while x64 is off.
     """
     native = dtype.newbyteorder("=")
-    as_data("map_batches", name, np.broadcast_to(np.zeros((), native), shape))  # no memory, whatever the shape
+    as_data(caller, name, np.broadcast_to(np.zeros((), native), shape))  # no memory, whatever the shape
     return native

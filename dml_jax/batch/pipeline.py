@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ DEPTH = 3  # batches at work: one is read, one computed, one written
 
 
 def run_pipeline(
-    batches: Iterable[tuple[int, list[np.ndarray]]],
+    batches: Iterable[tuple[int, Mapping[int, np.ndarray]]],
     compute: Callable[..., Any],
     new_output: Callable[[], Any],
     write: Callable[[int, Any], None],
@@ -20,7 +20,7 @@ def run_pipeline(
     """Computes every batch. At most DEPTH batches are in memory: read, and not yet written.
 
     Args:
-      batches: pairs of a row count and the arrays; a thread of its own iterates over them.
+      batches: pairs of a row count and the arrays by number; a thread of its own iterates over them.
       compute: takes an output that it may overwrite, and the arrays; returns the result. It runs in the caller's
         thread, because JAX's settings belong to a thread.
       new_output: returns an output to overwrite.
@@ -71,7 +71,7 @@ class _Stages:
         self.errors.append(error)
         self.stop.set()
 
-    def read(self, batches: Iterable[tuple[int, list[np.ndarray]]]) -> None:
+    def read(self, batches: Iterable[tuple[int, Mapping[int, np.ndarray]]]) -> None:
         """Reads a batch as soon as there is a slot for it."""
         source = iter(batches)
         try:
@@ -91,7 +91,7 @@ class _Stages:
         while (batch := self.ready.get()) is not None and not self.stop.is_set():
             old = self.outputs.get()
             count, arrays = batch
-            result = compute(new_output() if old is None else old, *arrays)
+            result = compute(new_output() if old is None else old, arrays)
             self.started.put((count, result))
             del batch, old, arrays, result
             report()

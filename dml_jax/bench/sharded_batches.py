@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from rich.table import Table
 
-from ..batch.batch_function import replicated
+from ..batch.batch_program import replicated
 from .case import Arrays, Case
 from .implementations import Implementation, Run
 from .parallel_efficiency import LINEAR, Looped, quartiles, sampled

@@ -11,11 +11,12 @@ import numpy as np
 from untyped import on_device
 
 import dml_jax
-from dml_jax.batch import BatchError, NpyFile, Progress, map_batches
+from dml_jax.batch import BatchError, BatchFunction, NpyFile, Progress, map_batches
 
 
 def main() -> None:
-    """Maps files, arrays and iterators."""
+    """Maps files, arrays and iterators, and batches."""
+    batches()
     with tempfile.TemporaryDirectory() as folder:
         files(Path(folder))
 
@@ -35,6 +36,17 @@ def added(a: jax.Array, b: jax.Array) -> jax.Array:
 def parts() -> Iterator[np.ndarray]:
     for n in (1, 3):
         yield np.full((n, 2), n, np.int32)
+
+
+def columns(a: jax.Array, table: jax.Array) -> dict[str, jax.Array]:
+    return {"chosen": chosen(a, table)}
+
+
+def batches() -> None:
+    table = np.arange(12, dtype=np.int32).reshape(4, 3)
+    function = BatchFunction(columns, batch_size=8, shared={"table": table})
+    assert function({"a": np.zeros(5, np.int32)})["chosen"].shape == (5, 3)
+    assert BatchFunction(chosen, shared=[table])(np.zeros((5, 1), np.int32)).shape == (5, 1, 3)
 
 
 def files(folder: Path) -> None:

@@ -21,8 +21,8 @@ class BatchFunction:
     It is compiled once, at the first call in a process, for batches of `batch_size` rows. A shorter batch is filled up
     with zeros, and its result cut. The rows of a batch are spread over the local devices.
 
-    It can be copied, and pickled if `fn` can be; cloudpickle also takes lambdas and jitted functions. A copy is compiled
-    anew. It has 64-bit types if x64 is on where it is made or first called. Several threads may call it at once.
+    It can be copied, and pickled if `fn` can be; cloudpickle also takes lambdas and jitted functions. Every copy is
+    compiled anew. It has 64-bit types if x64 is on where it is made or first called. Threads may call it at once.
 
     Args:
       fn: takes the arrays [batch, ...] of a batch: those of a tuple in order, the columns of a dict by name. After them
@@ -99,7 +99,7 @@ class BatchFunction:
     def __reduce__(self) -> Any:
         return _restored, (self._fn, self._batch_size, self._shared, self._x64)
 
-    def program(self, row: Arrays, batch_size: int, caller: str = "BatchFunction") -> BatchProgram:
+    def _program(self, row: Arrays, batch_size: int, caller: str = "BatchFunction") -> BatchProgram:
         """Traces the function for batches of rows like `row`: structs by the names or numbers of the arguments.
 
         Raises:
@@ -113,7 +113,7 @@ class BatchFunction:
         with self._lock:
             if self._first is None:
                 size = self._batch_size or rows
-                program = self.program(row, size)
+                program = self._program(row, size)
                 self._first = row, size, program, program.compiled()
         first, size, program, run = self._first
         if row != first:

@@ -134,8 +134,8 @@ def map_batches(
         total = _rows(sources, part)
         function = BatchFunction(fn, shared=constants)
         row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
-        width = batch_size or max(1, BATCH_BYTES // max(1, function.program(row, 1, "map_batches").row_bytes))
-        program = function.program(row, width if total is None else min(width, max(total, 1)), "map_batches")
+        width = batch_size or max(1, BATCH_BYTES // max(1, function._program(row, 1, "map_batches").row_bytes))
+        program = function._program(row, width if total is None else min(width, max(total, 1)), "map_batches")
         result = _one_array(program.result)
         identities = [source.identity() for source in (*sources, *wholes)]
         named = {"function": _name(fn), "function_code": code_of(fn), "identity": _json(identity)}

@@ -169,10 +169,10 @@ FORGED = {
     "another token": ({"token": "0" * 32}, {}, None),
     "an empty token": ({"token": ""}, {"rows": ROWS}, None),
     "a job of another kind": ({"job": [1]}, {}, None),
-    "an empty job": ({"job": {}}, {}, "this progress belongs to another job: function was None and is"),
-    "a deep job": ({"job": {"function": NESTED}}, {}, r"function was \[\[.*\.\.\..*\]\] and is"),
-    "control characters": ({"job": {"function": "\x1b[31m"}}, {}, r"function was '\\x1b\[31m' and is"),
-    "an endless name": ({"job": {"function": "x" * 10**6}}, {}, r"function was 'x{50,250}\.\.\.x{50,250}' and is"),
+    "an empty job": ({"job": {}}, {}, "this progress belongs to another job: inputs was None and is"),
+    "a deep job": ({"job": {"program": NESTED}}, {}, r"program was \[\[.*\.\.\..*\]\] and is"),
+    "control characters": ({"job": {"program": "\x1b[31m"}}, {}, r"program was '\\x1b\[31m' and is"),
+    "an endless name": ({"job": {"program": "x" * 10**6}}, {}, r"program was 'x{50,250}\.\.\.x{50,250}' and is"),
 }
 
 

@@ -99,14 +99,17 @@ class BatchFunction:
     def __reduce__(self) -> Any:
         return _restored, (self._fn, self._batch_size, self._shared, self._x64)
 
-    def _program(self, row: Arrays, batch_size: int, caller: str = "BatchFunction") -> BatchProgram:
+    def _program(
+        self, row: Arrays, batch_size: int, caller: str = "BatchFunction", devices: int | None = None
+    ) -> BatchProgram:
         """Traces the function for batches of rows like `row`: structs by the names or numbers of the arguments.
 
         Raises:
           ConstraintError: `fn` does not take these columns, or gives something else than arrays of rows.
         """
         self._check_signature(row, caller)
-        return BatchProgram(lambda batch, shared: _call(self._fn, batch, shared), row, self._shared, batch_size, caller)
+        called = lambda batch, shared: _call(self._fn, batch, shared)  # noqa: E731
+        return BatchProgram(called, row, self._shared, batch_size, caller, devices)
 
     def _compiled(self, arrays: Arrays, rows: int) -> tuple[BatchProgram, Callable[..., Any]]:
         row = {name: jax.ShapeDtypeStruct(array.shape[1:], array.dtype) for name, array in arrays.items()}

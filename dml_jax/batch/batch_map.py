@@ -19,11 +19,11 @@ from ..errors import ConstraintError, DataTypeError, describe
 from .batch_function import BatchFunction, check_batch_size
 from .batch_program import BatchProgram, host_rows
 from .batch_sources import ArraySource, Source, as_source
-from .function_code import code_of
 from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
 from .output_checks import check_output
 from .pipeline import DEPTH, run_pipeline
+from .program_identity import known_of
 from .progress_recorder import Recorder
 
 BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
@@ -79,7 +79,7 @@ def map_batches(
       fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
         must depend on the same rows of the inputs only: the last batch is filled up with zeros, and its result cut.
         Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these, and
-        uses no mesh. It is traced and compiled once.
+        uses no mesh. It is compiled once, and traced twice: once for one row, so that a later run recognizes it.
       inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, an `NpyFile`, a NumPy
         array, or an iterable of arrays of any leading sizes. An iterable is read in another thread. An array is
         read once more, for a checksum; a file is known by its size and time.
@@ -88,8 +88,8 @@ def map_batches(
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
         inputs and its output have 64 MB together, or one row; on GPUs one row per device.
       shared: arrays that `fn` gets whole with every batch.
-      identity: what else distinguishes this job from others, beside the code of `fn` and the numbers that it has bound:
-        its other parameters, such as {"order": "CRD"}; JSON types.
+      identity: what else distinguishes this job from others, beside the program that `fn` is traced to, such as what
+        its callbacks compute on the host; JSON types.
       overwrite: replaces an existing output when the new one is complete.
       restart: forgets what an earlier run has recorded.
       progress: called with a `Progress` after each batch, in the caller's thread. If it raises, the
@@ -134,12 +134,13 @@ def map_batches(
         total = _rows(sources, part)
         function = BatchFunction(fn, shared=constants)
         row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
-        width = batch_size or max(1, BATCH_BYTES // max(1, function._program(row, 1, "map_batches").row_bytes))
+        one = None if batch_size else function._program(row, 1, "map_batches", devices=1)
+        width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1))
         program = function._program(row, width if total is None else min(width, max(total, 1)), "map_batches")
         result = _one_array(program.result)
         identities = [source.identity() for source in (*sources, *wholes)]
-        named = {"function": _name(fn), "function_code": code_of(fn), "identity": _json(identity)}
-        facts = {**named, "inputs": identities}
+        known = known_of(one or _smallest(function, row, program.rows_per_device))
+        facts = {"program": known, "identity": _json(identity), "inputs": identities}
         job = Job(target, result.dtype, result.shape[1:], total, facts, None not in identities, part)
         run = stack.enter_context(opened(job, overwrite=overwrite, restart=restart))
         return _run(run, program, sources, progress or (lambda _: None), checkpoint_seconds)
@@ -280,8 +281,15 @@ def _one_array(result: Any) -> jax.ShapeDtypeStruct:
     return result
 
 
-def _name(fn: Callable[..., Any]) -> str:
-    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+def _smallest(function: BatchFunction, row: dict[int, Any], rows: int) -> BatchProgram:
+    """Returns the program of one row on one device, so that it is the same for all numbers of devices and batch sizes.
+
+    Of `rows` rows for a function that takes as many only.
+    """
+    try:
+        return function._program(row, 1, "map_batches", devices=1)
+    except Exception:
+        return function._program(row, rows, "map_batches", devices=1)
 
 
 def _json(identity: Mapping[str, Any] | None) -> Any:

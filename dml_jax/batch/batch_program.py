@@ -27,19 +27,30 @@ class BatchProgram:
       shared: tree of arrays that every batch gets whole.
       batch_size: rows per batch; rounded up to a multiple of the devices that share it.
       caller: for messages.
+      devices: most devices that share it.
 
     Attributes:
       batch_size: as it was rounded up.
+      rows_per_device: those of it that one device has.
       result: shapes and types of the result of a batch: a tree of structs.
 
     Raises:
       ConstraintError: `fn` gives something else, or refuses its operands.
     """
 
-    def __init__(self, fn: Callable[[Any, Any], Any], row: Any, shared: Any, batch_size: int, caller: str):
-        mesh = Mesh(np.array(_devices(batch_size)), ("batch",), axis_types=(AxisType.Auto,))
+    def __init__(
+        self,
+        fn: Callable[[Any, Any], Any],
+        row: Any,
+        shared: Any,
+        batch_size: int,
+        caller: str,
+        devices: int | None = None,
+    ):
+        mesh = Mesh(np.array(_devices(batch_size)[:devices]), ("batch",), axis_types=(AxisType.Auto,))
         rows, split, whole = -(-batch_size // mesh.size), PartitionSpec("batch"), PartitionSpec()
         self.batch_size: int = rows * mesh.size
+        self.rows_per_device: int = rows
         self._split, self._whole = NamedSharding(mesh, split), NamedSharding(mesh, whole)
 
         def local(batch: Any, shared: Any) -> Any:
@@ -51,8 +62,8 @@ class BatchProgram:
         self._batch = jax.tree.map(lambda r: _struct((self.batch_size, *r.shape), r.dtype, self._split), row)
         self._mesh = mesh
         with self._own_context():
-            wholes = jax.tree.map(lambda a: _struct(a.shape, a.dtype, self._whole), shared)
-            self.result: Any = jax.eval_shape(self._fn, self._batch, wholes)
+            self._wholes = jax.tree.map(lambda a: _struct(a.shape, a.dtype, self._whole), shared)
+            self.result: Any = jax.eval_shape(self._fn, self._batch, self._wholes)
         self._shared = shared
 
     def compiled(self) -> Callable[..., Any]:
@@ -75,6 +86,19 @@ class BatchProgram:
                 return jitted(old, placed, shared)
 
         return run
+
+    def lowered(self) -> Any:
+        """Returns the module of StableHLO, which has the constants, and none of the shared arrays.
+
+        It is that of CPUs, whatever the devices are, unless something in it is for these devices only.
+        """
+        with self._own_context():
+            traced = self._fn.trace(self._batch, self._wholes)
+            try:
+                lowered = traced.lower(lowering_platforms=("cpu",))
+            except Exception:  # kernels of GPUs raise errors of many kinds
+                lowered = traced.lower()
+            return lowered.compiler_ir("stablehlo")
 
     @contextmanager
     def _own_context(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
 from .partial_output import Partial, create, file_size, is_output, job_of, partial_path, token_of
 
+TOLD = 8  # differences that a message names
 POLL, PATIENCE = 0.2, 300.0  # seconds between looks at the files of other processes, and to wait for the first
 
 
@@ -179,16 +180,17 @@ def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
 
 def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
     """Returns the partial output, or None if nothing is left to do, and how many rows it has of this process."""
-    same = journal.job == job.record and not restart
+    changed = None if journal.job is None else _differences(*_comparable(journal.job, job.record))
+    same = changed == [] and not restart
     if same and not os.path.lexists(partial_path(job.output)) and _is_finished(job):
         # The last run was ended between the renaming and the end.
         return None, journal.rows if job.count is None else job.count
     if os.path.exists(job.output) and not overwrite:
         raise BatchError(f"{job.output}: {_EXISTS}")
-    if journal.job is not None and not same and not restart and job.resumable:
-        changed = "; ".join(_differences(journal.job, job.record))
+    if changed and not restart and job.resumable:
+        told = "; ".join(changed[:TOLD]) + (f"; and {len(changed) - TOLD} more" if changed[TOLD:] else "")
         again = "undo this change to continue, or start over with restart=True"
-        raise BatchError(f"{journal.path}: this progress belongs to another job: {changed}; {again}")
+        raise BatchError(f"{journal.path}: this progress belongs to another job: {told}; {again}")
     _clear_strangers(job, restart)
     goes_on = same and job.count is not None and job.resumable and journal.rows <= job.count
     token = _token(job, journal if goes_on else None)
@@ -251,6 +253,14 @@ def _clear_strangers(job: Job, restart: bool) -> None:
             stranger.remove()
         finally:
             stranger.close()
+
+
+def _comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Returns two records, without their programs if other versions of JAX have made these."""
+    program = old.get("program")
+    if isinstance(program, dict) and program.get("made_by") != new["program"]["made_by"]:
+        return {**old, "program": None}, {**new, "program": None}
+    return old, new
 
 
 def _differences(old: Any, new: Any, where: str = "") -> list[str]:

@@ -25,7 +25,7 @@ from jax import lax
 
 from dml_jax.bench.random_program_section import plainly
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
-from dml_jax.lowering.variant_selection import watch_choices
+from dml_jax.operations.programs.variant_selection import watch_choices
 
 ROUNDS = 15
 Function = Callable[..., Any]

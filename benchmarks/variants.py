@@ -31,7 +31,7 @@ from dml_jax.bench.implementations import Implementation, JaxRun
 from dml_jax.bench.random_program_section import plainly
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
 from dml_jax.bench.timing import Effort, measure
-from dml_jax.lowering.variant_selection import watch_choices
+from dml_jax.operations.programs.variant_selection import watch_choices
 
 SLOW = 0.9  # times as fast as plain; whatever is slower counts
 EFFORT = Effort(rounds=6, seconds=0.02)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .graphs.expression import Expression as Expression
     from .graphs.nodes_and_edges import Constant as Constant
     from .graphs.svg import draw_graph as draw_graph
-    from .lowering.variant_selection import use_form as use_form
+    from .lowering.use_form import use_form as use_form
     from .operators import *
 
 __version__ = "1.0.0"
@@ -58,7 +58,7 @@ _PLACES = {
     "desc_to_json": "desc_json",
     "draw_graph": "graphs.svg",
     "graph_to_dot": "graphs.dot",
-    "use_form": "lowering.variant_selection",
+    "use_form": "lowering.use_form",
 }
 _SUBPACKAGES = ("batch", "onnx")
 

@@ -13,9 +13,9 @@ from checks import sampled
 
 import dml_jax
 from dml_jax.lowering.cpu import im2col
-from dml_jax.lowering.plain.convolution import convolve
-from dml_jax.lowering.plain.sliding_windows import Windows
-from dml_jax.lowering.variant_selection import watch_choices
+from dml_jax.operations.convolution import convolve
+from dml_jax.operations.programs.variant_selection import watch_choices
+from dml_jax.operations.sliding_windows import Windows
 
 SIZES = (11, 9, 7)
 

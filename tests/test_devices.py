@@ -13,7 +13,7 @@ from checks import assert_same_bits
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from dml_jax.lowering.primitive import by_target
+from dml_jax.operations.programs.primitive import by_target
 
 
 def times_devices(x):

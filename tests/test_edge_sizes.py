@@ -13,7 +13,7 @@ from checks import assert_is, sampled, together
 import dml_jax
 from dml_jax import Activation, ConstraintError
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.lowering.variant_selection import form_names
+from dml_jax.lowering.use_form import form_names
 
 pytestmark = pytest.mark.device
 

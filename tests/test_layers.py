@@ -15,8 +15,8 @@ LAYERS = (
     ("compiled",),
     ("graphs", "desc_json"),
     ("operators", "descs", "catalogue"),
-    ("core",),
-    ("lowering", "strides"),
+    ("core", "lowering"),
+    ("operations", "strides"),
 )
 CORE = (("indices",), ("structs",), ("tensors",), ("arguments",), ("rules", "sharding", "memory_checks"))
 

@@ -1,4 +1,4 @@
-"""Structure of lowering/: its imports, the number of variants, and operators without any variant."""
+"""Structure of lowering/ and operations/: their imports, the number of variants, and operators without any of them."""
 
 import ast
 import importlib.util
@@ -10,59 +10,68 @@ from pathlib import Path
 
 import pytest
 
-import dml_jax.lowering
+import dml_jax
 from dml_jax.lowering.registry import VARIANTS
 
-LOWERING, TESTS = Path(dml_jax.lowering.__file__).parent, Path(__file__).parent
-MODULES = {path.relative_to(LOWERING).as_posix(): ast.parse(path.read_text()) for path in LOWERING.rglob("*.py")}
-PLAIN = {"values", "primitive", "variant_selection", "forced_form", "partition", "plain", "errors", "strides"}
+PACKAGE, TESTS = Path(dml_jax.__file__).parent, Path(__file__).parent
+MODULES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 
 
-def parts_imported(name):
-    """The parts of lowering/, and of dml_jax beside it, that a module of lowering/ imports anywhere in it."""
-    package, parts = ".".join(["dml_jax", "lowering", *name.split("/")[:-1]]), set()
+def imported(name):
+    """What a module of dml_jax imports of it, anywhere in it: "core/rules" where a name of rules.py is imported."""
+    package = ".".join(["dml_jax", *name.split("/")[:-1]])
     for node in ast.walk(MODULES[name]):
         if isinstance(node, ast.ImportFrom):
             origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            parts |= {part_of(f"{origin}.{alias.name}") for alias in node.names}
-        elif isinstance(node, ast.Import):
-            parts |= {part_of(alias.name) for alias in node.names}
-    return parts - {None}
+            whole = [f"{origin}.{alias.name}" for alias in node.names]
+        else:
+            whole = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from (path.removeprefix("dml_jax.").replace(".", "/") for path in whole if path.startswith("dml_jax."))
 
 
-def part_of(path):
-    """The folder or file below dml_jax.lowering, or below dml_jax, of a module or of a name in one; None elsewhere."""
-    top, *inner = path.split(".")
-    if top != "dml_jax" or not inner:
-        return None
-    return inner[1] if inner[0] == "lowering" and len(inner) > 1 else inner[0]
+def importers(place):
+    """The modules outside of a folder that import something of it."""
+    inside = f"{place}/"
+    return {
+        name
+        for name in MODULES
+        if not name.startswith(inside) and any(f"{path}/".startswith(inside) for path in imported(name))
+    }
+
+
+def test_nothing_but_the_entries_of_the_package_imports_lowering():
+    assert importers("lowering") == {"__init__.py", "operators/__init__.py"}
 
 
 def test_only_the_registry_names_gpu_and_cpu():
-    naming = {name for name in MODULES if parts_imported(name) & {"gpu", "cpu"}}
-    assert {name for name in naming if name.split("/")[0] not in ("gpu", "cpu")} == {"registry.py"}
-    assert {"gpu", "cpu"} <= parts_imported("registry.py")
+    names = {"lowering/registry.py"}
+    assert {*importers("lowering/gpu")} == {*importers("lowering/cpu")} == names
 
 
-def test_no_mechanism_of_one_platform_imports_one_of_the_other():
-    for name in MODULES:
-        assert not (name.startswith("gpu/") and "cpu" in parts_imported(name)), name
-        assert not (name.startswith("cpu/") and "gpu" in parts_imported(name)), name
-
-
-@pytest.mark.parametrize("name", sorted(name for name in MODULES if name.startswith(("plain/", "values/"))))
+@pytest.mark.parametrize("name", sorted(name for name in MODULES if name.startswith("operations/")))
 def test_what_operations_mean_knows_no_platform(name):
-    assert parts_imported(name) <= PLAIN - ({"plain"} if name.startswith("values/") else set())
+    assert {path.split("/")[0] for path in imported(name)} <= {"operations", "errors", "strides"}
+
+
+@pytest.mark.parametrize("folder", ["core", "lowering", "operations", "operators", "strides"])
+def test_no_import_is_inside_a_function(folder):
+    for name, module in MODULES.items():
+        if name.startswith(f"{folder}/"):
+            functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+            inside = [one for function in functions for one in ast.walk(function) if isinstance(one, ast.ImportFrom)]
+            assert not inside, name
 
 
 def test_only_workarounds_of_faults_know_the_release_of_jaxlib():
     """Names, not comments: what a release got wrong may be told."""
     knowing = set()
     for name, module in MODULES.items():
+        if name.split("/")[0] not in ("lowering", "operations"):
+            continue
         names = {getattr(node, field, None) for node in ast.walk(module) for field in ("id", "attr", "name")}
         if names & {"jaxlib", "jaxlib.version", "JAXLIB", "__version__"}:
             knowing.add(name)
-    assert knowing == {"values/xla_workarounds.py"}
+    assert knowing == {"operations/values/xla_workarounds.py"}
 
 
 def test_there_are_few_variants():
@@ -72,25 +81,25 @@ def test_there_are_few_variants():
 
 
 def test_files_are_short():
-    assert max(len(path.read_text().splitlines()) for path in LOWERING.rglob("*.py")) <= 300
+    for folder in ("lowering", "operations"):
+        assert max(len(path.read_text().splitlines()) for path in (PACKAGE / folder).rglob("*.py")) <= 300
 
 
 PLUGIN = """
-import dml_jax.lowering.registry as registry
+from dml_jax.operations.programs.variant_selection import registered
 
 def pytest_report_header():
-    return f"{len(registry.VARIANTS)} variants of {registry.__file__}"
+    import dml_jax.operators
+    return f"{len(registered())} variants, {dml_jax.__file__}"
 """
 
 
 @pytest.mark.exhaustive
 def test_operators_need_no_variant(tmp_path):
-    """Without gpu/ and cpu/, and with an empty registry, all tests of operators pass but those of variants."""
-    lowering = tmp_path / "dml_jax" / "lowering"
-    shutil.copytree(LOWERING.parent, lowering.parent, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(lowering / "gpu")
-    shutil.rmtree(lowering / "cpu")
-    (lowering / "registry.py").write_text("VARIANTS = ()\n")
+    """With an empty folder lowering/, all tests of operators pass but those of variants."""
+    shutil.copytree(PACKAGE, tmp_path / "dml_jax", ignore=shutil.ignore_patterns("__pycache__", "lowering"))
+    (tmp_path / "dml_jax" / "lowering").mkdir()
+    (tmp_path / "dml_jax" / "lowering" / "__init__.py").touch()
     (tmp_path / "emptied.py").write_text(PLUGIN)
     paths = [
         "-c",
@@ -108,5 +117,5 @@ def test_operators_need_no_variant(tmp_path):
         text=True,
         cwd=tmp_path,
     )
-    assert f"0 variants of {lowering / 'registry.py'}" in ran.stdout, ran.stderr
+    assert f"0 variants, {tmp_path / 'dml_jax' / '__init__.py'}" in ran.stdout, ran.stderr
     assert ran.returncode == 0, ran.stdout[-5000:]

@@ -14,8 +14,8 @@ from onnx_building import helper, model
 
 from dml_jax import use_form
 from dml_jax.lowering.cpu import packed_product as cpu
-from dml_jax.lowering.plain.packed_product import multiply_packed
 from dml_jax.onnx import to_jax
+from dml_jax.operations.packed_product import multiply_packed
 
 # Weights of 4 MiB and more in float32, whose products run a variant on a CPU.
 K, N, BLOCK = 1120, 1040, 32

@@ -11,11 +11,11 @@ from jax import lax
 from variant_cases import chosen_on
 
 from dml_jax.lowering.cpu import blocked_transpose
-from dml_jax.lowering.plain.depth_space import Blocks
-from dml_jax.lowering.plain.permute import Permutation, PermuteCase, permute
-from dml_jax.lowering.plain.strided_views import view
 from dml_jax.lowering.registry import VARIANTS
-from dml_jax.lowering.values.xla_workarounds import DROPS_BARRIERS
+from dml_jax.operations.depth_space import Blocks
+from dml_jax.operations.permute import Permutation, PermuteCase, permute
+from dml_jax.operations.strided_views import view
+from dml_jax.operations.values.xla_workarounds import DROPS_BARRIERS
 from dml_jax.strides.layout import Layout
 
 RNG = np.random.default_rng(5)

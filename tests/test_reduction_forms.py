@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from reduction_cases import COMPLEX, HALF, REDUCTIONS, as_type, exact, small, unsigned
 
 import dml_jax
-from dml_jax.lowering.plain import sorted_segments as segments
+from dml_jax.operations import sorted_segments as segments
 
 pytestmark = pytest.mark.device
 

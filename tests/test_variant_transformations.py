@@ -15,7 +15,7 @@ from test_variants import FORCED
 from variant_cases import calls_that_run, choices_where_forced, small_integers
 
 from dml_jax import use_form
-from dml_jax.lowering.variant_selection import watch_choices
+from dml_jax.operations.programs.variant_selection import watch_choices
 
 pytestmark = pytest.mark.device
 

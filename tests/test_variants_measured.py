@@ -12,7 +12,7 @@ from benchmarks import variants
 from dml_jax.bench.random_draws import Draws
 from dml_jax.bench.random_programs import GROUPS
 from dml_jax.bench.timing import Effort
-from dml_jax.lowering.forced_form import forced_form
+from dml_jax.operations.programs.forced_form import forced_form
 
 SIZE, ROWS = 2**16, GROUPS["rows"]
 CASE = variants.Measured("rows", "gather", "gather: words", 1.21, 1.0, None, 0.5, 2.0, same=True)

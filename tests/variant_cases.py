@@ -20,10 +20,10 @@ import numpy as np
 
 import dml_jax
 from dml_jax.lowering import variant_selection
-from dml_jax.lowering.forced_form import forcing
-from dml_jax.lowering.plain import packed_product
-from dml_jax.lowering.plain.scatter import copy_table
-from dml_jax.lowering.values.bit_exact import hide_constant
+from dml_jax.operations import packed_product
+from dml_jax.operations.programs.forced_form import forcing
+from dml_jax.operations.scatter import copy_table
+from dml_jax.operations.values.bit_exact import hide_constant
 
 NUMBERS = ("uint8", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "complex64", "float64", "int8")
 DTYPES = ("bool", *NUMBERS)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.structs.computation import Computation, R
 from ..errors import ConstraintError, DataTypeError, message
-from ..lowering.forced_form import forced_form, forcing
+from ..operations.programs.forced_form import forced_form, forcing
 from . import artifact
 from .artifact import Executables, jit_programs
 from .buffer_checks import as_buffer, as_outputs, by_port, check_devices, owned_ports

@@ -11,8 +11,8 @@ import numpy as np
 from ..core.structs.computation import Computation
 from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
-from ..lowering.plain.scatter import copy_table
-from ..lowering.plain.strided_writes import in_storage_order
+from ..operations.scatter import copy_table
+from ..operations.strided_writes import in_storage_order
 
 SMALL = 2**16
 

@@ -14,8 +14,8 @@ from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
 
 from ..errors import ConstraintError, DataTypeError, message
-from ..lowering.forced_form import forcing
-from ..lowering.partition import Shards, knowing
+from ..operations.programs.forced_form import forcing
+from ..operations.programs.partition import Shards, knowing
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]

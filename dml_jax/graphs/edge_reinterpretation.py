@@ -16,7 +16,7 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_elements, join_nibbles, split_nibbles
 from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
-from ..lowering.values.bit_exact import hide_constant
+from ..operations.values.bit_exact import hide_constant
 from .nodes_and_edges import Constant
 
 # Reads a port's value as a tensor; the flag says whether 64-bit elements are pairs of words.

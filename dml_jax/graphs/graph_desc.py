@@ -17,7 +17,7 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.stored_tensor import StoredTensor, as_words
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message
-from ..lowering.forced_form import forced_form, forcing
+from ..operations.programs.forced_form import forced_form, forcing
 from .edge_reinterpretation import See, constant_value, reinterpret, view_as
 from .nodes_and_edges import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults

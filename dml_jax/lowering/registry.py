@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..operations.programs.variant_selection import Variant
 from .cpu import (
     blocked_transpose,
     cache_chunks,
@@ -36,7 +37,6 @@ from .gpu import (
     window_sum,
     words,
 )
-from .variant_selection import Variant
 
 # In the order in which they are asked: the first one that pays runs.
 VARIANTS: Sequence[Variant] = (

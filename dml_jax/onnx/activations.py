@@ -10,9 +10,9 @@ from jax import nn
 
 from ..core.structs.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.plain.softmax import compute_along, hardmax, log_softmax, softmax
-from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.elementary_functions import mish, tanh_gelu
+from ..operations.softmax import compute_along, hardmax, log_softmax, softmax
+from ..operations.values.accumulation_types import wide_type
+from ..operations.values.elementary_functions import mish, tanh_gelu
 from ..operators import activate
 from .layout import axis_of
 from .values import Array, Operators, float_for, on_device

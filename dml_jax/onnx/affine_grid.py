@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from .layout import sizes_of
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide

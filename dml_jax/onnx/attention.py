@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators._attention_formulas import Attended, append, attend, cap, key_products, merge_heads, split_heads
 from .model_loading import dtype_of
 from .operand_checks import check_both, check_shape, check_value, refuse

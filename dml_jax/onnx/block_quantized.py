@@ -14,9 +14,9 @@ from jax import lax
 
 from ..core.tensors.int4_packing import split_bytes
 from ..errors import ConstraintError
-from ..lowering.plain.packed_product import multiply_packed
-from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.bit_exact import hide_constant
+from ..operations.packed_product import multiply_packed
+from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.bit_exact import hide_constant
 from ..operators import gather
 from .contrib_schemas import required, schema
 from .layout import axis_of

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import nn
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from .convolution import conv
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, as_wide, on_device

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from .. import operators
 from ..core.sharding import Dims, on_any_mesh
 from ..errors import ConstraintError
-from ..lowering.plain.convolution import convolve
-from ..lowering.plain.sliding_windows import Windows
+from ..operations.convolution import convolve
+from ..operations.sliding_windows import Windows
 from .contrib_schemas import optional, schema
 from .elementwise import add
 from .sliding_windows import padding, per_dimension, windows_of

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.indices.scatter import ReductionName
+from ..core.indices.modes import ReductionName
 from ..errors import ConstraintError
 from ..operators import cast, diagonal_matrix, fill_diagonals, fold, max_unpooling, nonzero_coordinates
 from ..operators import cumulative_product as dml_cumulative_product

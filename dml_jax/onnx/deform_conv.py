@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.plain.grid_sampling import sample_pixels
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.grid_sampling import sample_pixels
+from ..operations.sliding_windows import Windows
+from ..operations.values.accumulation_types import narrow_apart
 from .convolution import check_bias, conv, filter_windows
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ..lowering.forced_form import forced_form
+from ..operations.programs.forced_form import forced_form
 from .errors import NotConstantError
 from .node import Node
 from .traced_memory import FEW, SIZED_BY_FLOATS

@@ -12,8 +12,8 @@ from jax.core import Tracer
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.values import elementary_functions as elementary
-from ..lowering.values.accumulation_types import wide_type
+from ..operations.values import elementary_functions as elementary
+from ..operations.values.accumulation_types import wide_type
 from ..operators._binary_formulas import parameterized_relu
 from ..operators._power_formulas import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import wide_type
+from ..operations.values.accumulation_types import wide_type
 from .data_movement import number_of
 from .model_loading import dtype_of
 from .values import Array, Operators, known, on_device

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jax import nn
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.elementary_functions import tanh_gelu
+from ..operations.values.accumulation_types import wide_type
+from ..operations.values.elementary_functions import tanh_gelu
 from .activations import activation
 from .contrib_schemas import schema
 from .values import Array, Operators, on_device

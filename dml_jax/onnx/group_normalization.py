@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from ..core.structs.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators._normalization_formulas import moments, normalize
 from .contrib_schemas import required, schema
 from .operand_checks import check_shape, check_value

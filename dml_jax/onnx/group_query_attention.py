@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators._attention_formulas import Attended, attend, merge_heads, split_heads
 from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema

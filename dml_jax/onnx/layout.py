@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..errors import ConstraintError
-from ..lowering.values.bit_exact import as_guarded_bits, carry_bits
+from ..operations.values.bit_exact import as_guarded_bits, carry_bits
 from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
 from ..operators import pad as dml_pad

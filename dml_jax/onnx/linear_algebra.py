@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.xla_workarounds import unfused_product
+from ..operations.values.accumulation_types import wide_type
+from ..operations.values.xla_workarounds import unfused_product
 from .values import Array, Operators, on_device
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators._attention_formulas import merge_heads, split_heads
 from .operand_checks import check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..lowering.plain.softmax import compute_along, log_softmax
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.softmax import compute_along, log_softmax
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators import gather, gather_elements
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, arrays, as_wide, on_device

@@ -9,9 +9,9 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.plain.softmax import compute_along, softmax
-from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.xla_workarounds import unfused_product
+from ..operations.softmax import compute_along, softmax
+from ..operations.values.accumulation_types import wide_type
+from ..operations.values.xla_workarounds import unfused_product
 from .contrib_schemas import optional, required, schema
 from .elementwise import add
 from .layout import axis_of

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..lowering.plain.sum_prod_norm import total
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.sum_prod_norm import total
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators._normalization_formulas import centred
 from .layout import axes_of
 from .values import Array, Operators, as_wide

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalization_formulas import inverse_deviation, moments, normalize
 from .values import Array, Operators, on_device

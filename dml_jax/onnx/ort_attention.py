@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators._attention_formulas import KEPT, arange_int32, attend, merge_heads, split_heads
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .contrib_schemas import optional, required, schema

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators import gather
 from ..operators._normalization_formulas import inverse_deviation, mean_of_squares, moments, normalize
 from .contrib_schemas import optional, schema

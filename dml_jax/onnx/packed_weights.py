@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..lowering.plain.packed_product import multiply_packed
+from ..operations.packed_product import multiply_packed
 from .deferred import Deferred
 from .quantize_linear import aligned, floats_of
 from .values import Array, on_device

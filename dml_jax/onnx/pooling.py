@@ -12,9 +12,9 @@ from jax import lax
 from .. import operators
 from ..core.sharding import Dims, on_any_mesh
 from ..errors import ConstraintError
-from ..lowering.plain.min_max import extreme
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.values.accumulation_types import wide_type
+from ..operations.min_max import extreme
+from ..operations.sliding_windows import Windows
+from ..operations.values.accumulation_types import wide_type
 from ..operators._lp_pooling import norm
 from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, on_device

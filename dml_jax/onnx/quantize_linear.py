@@ -9,7 +9,7 @@ from jax import lax
 from onnx import TensorProto, helper
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators import cast
 from ..operators._quantization import dequantize, quotient, shifted
 from .cast import cast as onnx_cast

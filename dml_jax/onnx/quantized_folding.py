@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.structs.struct_rules import right_aligned
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import convolve_integers
 from ..operators._quantization import multiply_integers
 from .convolution import check_bias, filter_windows

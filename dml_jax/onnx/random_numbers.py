@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import wide_type
+from ..operations.values.accumulation_types import wide_type
 from .cast import cast
 from .int64_ranges import Bounded
 from .model_loading import dtype_of

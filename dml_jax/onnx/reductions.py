@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from ..lowering.plain.min_max import End, flat_place_of_extreme
+from ..operations.min_max import End, flat_place_of_extreme
 from ..operators import reduce
 from ..operators._reduce import Name
 from .layout import axes_of, axis_of

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import wide_type
+from ..operations.values.accumulation_types import wide_type
 from .activations import activation
 from .contrib_schemas import optional, required, schema
 from .values import Array, Operators, arrays, on_device

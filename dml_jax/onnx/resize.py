@@ -13,9 +13,9 @@ import numpy as np
 from ..core.sharding import Dims, on_any_mesh
 from ..core.structs.enumerations import DirectionName
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.plain.interpolation_coordinates import Positions
-from ..lowering.plain.interpolation_weights import Kernel
-from ..lowering.plain.separable_interpolation import interpolate
+from ..operations.interpolation_coordinates import Positions
+from ..operations.interpolation_weights import Kernel
+from ..operations.separable_interpolation import interpolate
 from ..operators import cast, resample
 from .memory_limits import check_array
 from .resize_coordinates import CROP, HALF, Grid, grid_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.plain.interpolation_coordinates import FAR, Positions, exact_positions
+from ..operations.interpolation_coordinates import FAR, Positions, exact_positions
 from .layout import axes_of
 from .values import Array, known, known_ints
 

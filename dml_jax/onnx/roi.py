@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from .memory_limits import check_array
 from .values import Array, Operators, on_device
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators import gather
 from ..operators._attention_formulas import merge_heads, split_heads
 from .attention import heads_of

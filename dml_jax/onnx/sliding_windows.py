@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ConstraintError
-from ..lowering.plain.sliding_windows import Windows
+from ..operations.sliding_windows import Windows
 
 
 def windows_of(

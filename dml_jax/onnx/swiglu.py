@@ -3,7 +3,7 @@
 import jax
 
 from ..core.structs.activation import Activation
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ..operators import activate
 from .operand_checks import check_shape
 from .values import Array, Operators, as_wide

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.bit_exact import carry_bits
+from ..operations.values.bit_exact import carry_bits
 from .layout import axis_of
 from .operand_checks import check_shape, check_value
 from .values import Array, Operators, on_device

@@ -10,8 +10,8 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.bit_exact import carry_bits
+from ..operations.values.accumulation_types import wide_type
+from ..operations.values.bit_exact import carry_bits
 from .errors import STATIC, NotConstantError
 
 Array = np.ndarray | jax.Array

@@ -1,5 +1,6 @@
 """The operators, in teaching order: a file for each has its rules, its function and its structs."""
 
+from .. import lowering as _lowering  # which registers its variants
 from ._gather import *
 from ._gather_elements import *
 from ._gather_nd import *

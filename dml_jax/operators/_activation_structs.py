@@ -16,8 +16,8 @@ from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import different_axes
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.softmax import compute_along
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.softmax import compute_along
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 
 Real = Annotated[float, FLOAT]
 

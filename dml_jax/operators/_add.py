@@ -25,7 +25,7 @@ from ..core.structs.feature_level_tables import (
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._elementwise_sharding import elementwise
 
 __all__ = ["ElementWiseAdd1Desc", "ElementWiseAddDesc", "add"]

@@ -14,7 +14,7 @@ from ..core.structs.fields import Axes, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import different_axes
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.min_max import End, flat_place_of_extreme
+from ..operations.min_max import End, flat_place_of_extreme
 
 __all__ = ["ArgmaxDesc", "ArgminDesc"]
 

@@ -10,7 +10,7 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, representable
 from ..core.sharding import Dims
-from ..lowering.plain.strided_views import view
+from ..operations.strided_views import view
 from ..strides.layout import Layout
 from ._as_strided_rules import BUFFER, INSIDE, lengths, not_negative, sizes_of
 

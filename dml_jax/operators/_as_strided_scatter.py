@@ -10,7 +10,7 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, same_dtype
 from ..core.sharding import Dims
-from ..lowering.plain.strided_writes import update
+from ..operations.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
 from ._as_strided_rules import BUFFER, INSIDE, lengths, not_negative, sizes_of

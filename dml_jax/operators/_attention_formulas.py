@@ -17,10 +17,10 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from ..core.structs.activation_table import in_type_of
-from ..lowering.plain.softmax import compute_along
-from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.elementary_functions import tanh
-from ..lowering.values.xla_workarounds import unfused_product
+from ..operations.softmax import compute_along
+from ..operations.values.accumulation_types import wide_type
+from ..operations.values.elementary_functions import tanh
+from ..operations.values.xla_workarounds import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType
 
 # Which keys count, to be broadcast to (batch, heads, queries, keys), by a mask and the numbers of the keys.

@@ -16,9 +16,9 @@ from ..core.rules import Operands, Rule, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Bool, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.plain.window_sums import sum_windows
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.sliding_windows import Windows
+from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.window_sums import sum_windows
 from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding_windows import FieldInts, PerWindow, sliding
 

@@ -13,7 +13,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Su
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._normalization_formulas import axes_of, moments, normalize, widened
 
 __all__ = ["BatchNormalizationDesc", "BatchNormalizationTrainingDesc"]

@@ -15,7 +15,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support, l
 from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._normalization_formulas import axes_of, inverse_deviation, widened
 
 __all__ = ["BatchNormalizationGradDesc", "BatchNormalizationTrainingGradDesc"]

@@ -30,8 +30,8 @@ from ..core.structs.fields import FLOAT
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataType
-from ..lowering.values import elementary_functions as elementary
-from ..lowering.values.packed_words import as_unsigned, from_unsigned
+from ..operations.values import elementary_functions as elementary
+from ..operations.values.packed_words import as_unsigned, from_unsigned
 from ._binary_formulas import parameterized_relu
 from ._elementwise_structs import Row, structs_of, unchanged
 from ._power_formulas import power

@@ -19,9 +19,9 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
-from ..lowering.primitive import linear
-from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.bit_exact import hide_constant, is_key, is_not_zero
+from ..operations.programs.primitive import linear
+from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.bit_exact import hide_constant, is_key, is_not_zero
 
 __all__ = ["CastDesc", "cast"]
 

@@ -31,8 +31,8 @@ from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..lowering.values.bit_exact import is_key
+from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.bit_exact import is_key
 from ._elementwise_sharding import elementwise
 from ._identity import identity
 

@@ -37,9 +37,9 @@ from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, l
 from ..core.structs.fields import Input, OptionalInput, Output, UInt, counted_by, named
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.convolution import convolve, convolve_back
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.values.accumulation_types import narrow_apart, wide_type, widen_apart
+from ..operations.convolution import convolve, convolve_back
+from ..operations.sliding_windows import Windows
+from ..operations.values.accumulation_types import narrow_apart, wide_type, widen_apart
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
 

@@ -16,7 +16,7 @@ from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Bool, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.cumulative import SUMMATION, accumulate
+from ..operations.cumulative import SUMMATION, accumulate
 from ._cumulative_rules import RULES, STRUCT_RULES, dims_of, since
 
 __all__ = ["CumulativeSummationDesc", "cumulative_summation"]

@@ -16,7 +16,7 @@ from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO
 from ..core.structs.fields import named
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, message
-from ..lowering.plain.depth_space import Blocks, rearrange
+from ..operations.depth_space import Blocks, rearrange
 
 
 class DepthSpaceOrder(enum.IntEnum):

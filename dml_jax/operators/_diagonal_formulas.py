@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..lowering.plain.data_movement import back_with_number, move_elements
-from ..lowering.values.bit_exact import as_guarded_bits, index_dtype
+from ..operations.data_movement import back_with_number, move_elements
+from ..operations.values.bit_exact import as_guarded_bits, index_dtype
 
 
 def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:

@@ -20,7 +20,7 @@ from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.fill import fill_with
+from ..operations.fill import fill_with
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
 

@@ -27,7 +27,7 @@ from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..errors import DataTypeError
-from ..lowering.values.bit_exact import index_dtype
+from ..operations.values.bit_exact import index_dtype
 
 __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 

@@ -10,16 +10,17 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import READ_MODE, ReadMode, read
 from ..core.indices.index_rule import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
-from ..core.indices.promises import Promises
+from ..core.indices.modes import READ_MODE, ReadMode
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.indexed_read import read
+from ..operations.promises import Promises
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]
 

@@ -31,8 +31,8 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, OptionalInput, Output, named
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..lowering.values.xla_workarounds import unfused_product
+from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.xla_workarounds import unfused_product
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 

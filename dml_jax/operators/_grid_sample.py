@@ -13,7 +13,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, floats, minimum_rank, numbers, one_of, same_rank
 from ..core.sharding import Dims
 from ..errors import DataTypeError
-from ..lowering.plain.grid_sampling import sample_grid
+from ..operations.grid_sampling import sample_grid
 
 __all__ = ["grid_sample"]
 

@@ -26,7 +26,7 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import ScaleBias
 from ..errors import DataTypeError
-from ..lowering.values.bit_exact import is_key
+from ..operations.values.bit_exact import is_key
 from ._cast import cast
 
 __all__ = ["ElementWiseIdentityDesc", "identity"]

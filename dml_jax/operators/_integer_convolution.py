@@ -18,8 +18,8 @@ from ..core.structs.fields import Input, OptionalInput, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.plain.unfold import unfold_windows
+from ..operations.sliding_windows import Windows
+from ..operations.unfold import unfold_windows
 from ._convolution import (
     CHANNELS,
     COUNTS,

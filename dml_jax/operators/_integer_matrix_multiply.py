@@ -14,7 +14,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.structs.fields import Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._gemm import SAME_BATCH, SAME_INNER_SIZE, product_sizes
 from ._quantization import (
     BYTES,

@@ -28,7 +28,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
-from ..lowering.plain.data_movement import move_elements
+from ..operations.data_movement import move_elements
 
 __all__ = ["JoinDesc", "join"]
 

@@ -16,9 +16,9 @@ from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.plain.window_sums import sum_windows
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.sliding_windows import Windows
+from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.window_sums import sum_windows
 
 __all__ = ["LocalResponseNormalizationDesc", "local_response_normalization"]
 

@@ -12,7 +12,7 @@ from ..core.rules import Rule, at_least, same_sizes
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._local_response_normalization import local_response_normalization
 from ._normalization_formulas import widened
 

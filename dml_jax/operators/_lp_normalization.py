@@ -14,8 +14,8 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Su
 from ..core.structs.fields import FLOAT, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..lowering.plain.sum_prod_norm import total
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.sum_prod_norm import total
+from ..operations.values.accumulation_types import narrow_apart
 from ._normalization_formulas import widened
 
 __all__ = ["LpNormalizationDesc", "divide_by_norm"]

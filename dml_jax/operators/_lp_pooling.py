@@ -17,9 +17,9 @@ from ..core.rules import Operands, Rule, at_least, custom, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.sum_prod_norm import absolute
-from ..lowering.plain.window_sums import sum_windows
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.sum_prod_norm import absolute
+from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.window_sums import sum_windows
 from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding_windows import FieldInts, PerWindow, sliding
 

@@ -14,20 +14,20 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
-from ..core.indices.gather import read
-from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, OptionalOutput, Output
 from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
-from ..lowering.plain.max_pool_with_indices import greatest_in_windows, pick_in_windows
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.plain.unfold import unfold_axis
-from ..lowering.plain.window_slices import are_sliceable, have_few_phases
-from ..lowering.values.float_comparisons import least_number
-from ..lowering.values.sort_keys import order
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.indexed_read import read
+from ..operations.max_pool_with_indices import greatest_in_windows, pick_in_windows
+from ..operations.promises import Promises
+from ..operations.sliding_windows import Windows
+from ..operations.unfold import unfold_axis
+from ..operations.values.float_comparisons import least_number
+from ..operations.values.sort_keys import order
+from ..operations.window_slices import are_sliceable, have_few_phases
 from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding_windows import FieldInts, PerWindow, sliding
 

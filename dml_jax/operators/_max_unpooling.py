@@ -12,16 +12,16 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.promises import Promises
-from ..core.indices.scatter import write
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
 from ..core.structs.fields import IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
-from ..lowering.values.bit_exact import carry_bits
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.indexed_write import write
+from ..operations.promises import Promises
+from ..operations.values.bit_exact import carry_bits
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]
 

@@ -14,7 +14,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Su
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import broadcast_to, different_axes
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._normalization_formulas import centred, mean_of_squares, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]

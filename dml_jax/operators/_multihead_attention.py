@@ -16,7 +16,7 @@ from ..core.structs.feature_level_tables import FLOATS, Support
 from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.values.accumulation_types import wide_type
+from ..operations.values.accumulation_types import wide_type
 from ._attention_formulas import KEPT, append, arange_int32, attend, merge_heads, split_heads
 from ._attention_rules import (
     HOLDS,

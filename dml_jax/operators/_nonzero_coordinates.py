@@ -18,8 +18,8 @@ from ..core.structs.feature_level_tables import RANKS_4_TO_5, UP_TO_32_BITS, Sup
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.nonzero import numbers_set
-from ..lowering.values.bit_exact import is_not_zero
+from ..operations.nonzero import numbers_set
+from ..operations.values.bit_exact import is_not_zero
 
 __all__ = ["NonzeroCoordinatesDesc", "nonzero_coordinates"]
 

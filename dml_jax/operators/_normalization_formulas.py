@@ -15,7 +15,7 @@ from jax import lax
 
 from ..core.structs.activation import Activation
 from ..core.structs.activation_table import in_type_of
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 
 
 def widened(*arrays: Any) -> tuple[Any, ...]:

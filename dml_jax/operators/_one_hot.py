@@ -13,7 +13,6 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.index_rule import resolve
 from ..core.rules import (
     Operands,
     Rule,
@@ -39,8 +38,9 @@ from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.fill import choose_value
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.fill import choose_value
+from ..operations.index_rule import resolve
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 
 __all__ = ["OneHotDesc", "one_hot"]
 

@@ -41,7 +41,7 @@ from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataTypeLike
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.pad import pad_with_copies, pad_with_value
+from ..operations.pad import pad_with_copies, pad_with_value
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 

@@ -13,7 +13,7 @@ from ..core.sharding import Dims, on_any_mesh
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Bool, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling
 from ._pooling_rules import pooled, pooling_struct_rules

@@ -12,7 +12,7 @@ import jax
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.sliding_windows import Windows
+from ..operations.sliding_windows import Windows
 from ._sliding_windows import function_rules, struct_rules
 
 _FIELD, _SIZES = "window_size", "window_sizes"

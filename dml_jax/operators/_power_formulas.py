@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.values import elementary_functions as elementary
+from ..operations.values import elementary_functions as elementary
 from ._cast import cast
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ..lowering.primitive import by_target
-from ..lowering.values.accumulation_types import computed_type, widen_apart
-from ..lowering.values.xla_workarounds import divide, int8_product
+from ..operations.programs.primitive import by_target
+from ..operations.values.accumulation_types import computed_type, widen_apart
+from ..operations.values.xla_workarounds import divide, int8_product
 from ._cast import cast
 
 BYTES = (DataType.INT8, DataType.UINT8)

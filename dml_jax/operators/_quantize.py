@@ -16,7 +16,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._quantization import BYTES, dequantize, quantize
 
 __all__ = ["DequantizeDesc", "QuantizeDesc"]

@@ -13,7 +13,7 @@ from ..core.structs.fields import Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
-from ..lowering.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import narrow_apart
 from ._quantization import (
     BYTES,
     INTEGERS,

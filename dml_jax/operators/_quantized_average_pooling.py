@@ -12,7 +12,7 @@ from ..core.rules import Rule
 from ..core.structs.feature_level_tables import RANKS_4_TO_5, Support
 from ..core.structs.fields import Bool, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.values.xla_workarounds import divide
+from ..operations.values.xla_workarounds import divide
 from ._average_pooling import sums_and_counts
 from ._pooling_rules import pooling_struct_rules
 from ._quantization import (

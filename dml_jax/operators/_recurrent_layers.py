@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 
 from ..core.structs.activation_table import in_type_of
-from ..lowering.primitive import varying_alike
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.programs.primitive import varying_alike
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 
 Function = Callable[[jax.Array], jax.Array]
 States = tuple[jax.Array, ...]

@@ -32,9 +32,9 @@ from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
-from ..lowering.plain.min_max import End, extreme, place_of_extreme
-from ..lowering.plain.sum_prod_norm import total
-from ..lowering.values.bit_exact import is_key
+from ..operations.min_max import End, extreme, place_of_extreme
+from ..operations.sum_prod_norm import total
+from ..operations.values.bit_exact import is_key
 
 __all__ = ["ReduceDesc", "ReduceFunction", "reduce"]
 

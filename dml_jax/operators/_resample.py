@@ -30,9 +30,9 @@ from ..core.structs.fields import FLOAT, Bool, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.interpolation_coordinates import exact_positions, source_coordinates
-from ..lowering.plain.interpolation_weights import Kernel, ResampleMode
-from ..lowering.plain.separable_interpolation import Interpolation, interpolate
+from ..operations.interpolation_coordinates import exact_positions, source_coordinates
+from ..operations.interpolation_weights import Kernel, ResampleMode
+from ..operations.separable_interpolation import Interpolation, interpolate
 
 __all__ = ["InterpolationMode", "Resample1Desc", "Resample2Desc", "Resample3Desc", "ResampleDesc", "resample"]
 

@@ -22,7 +22,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.primitive import transposed
+from ..operations.programs.primitive import transposed
 from ._resample import resample, struct_law
 
 __all__ = ["ResampleGrad1Desc", "ResampleGradDesc"]

@@ -20,11 +20,11 @@ from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
-from ..lowering.partition import TableShards, known_shards
-from ..lowering.plain.gather import Read, reading
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
-from ..lowering.primitive import linear
-from ..lowering.values.bit_exact import index_dtype
+from ..operations.gather import Read, reading
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.programs.partition import TableShards, known_shards
+from ..operations.programs.primitive import linear
+from ..operations.values.bit_exact import index_dtype
 
 __all__ = ["ReverseSubsequencesDesc", "reverse_subsequences"]
 

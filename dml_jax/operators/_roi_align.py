@@ -19,7 +19,7 @@ from ..core.structs.enumerations import MODE, FieldMode, Mode, mode_of
 from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
 from ._roi_rules import PICTURES, height_and_width, since, struct_rules
 from ._roi_sample_points import Sampled, linear, nearest

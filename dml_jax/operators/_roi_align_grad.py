@@ -14,7 +14,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.structs.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
 from ..core.structs.operator_desc import OneOrSeveralOutputs
 from ..core.tensors.data_type import DataType
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction
 from ._roi_align import Real, aligned
 from ._roi_rules import struct_rules

@@ -19,8 +19,8 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import Size2D
-from ..lowering.plain.min_max import extreme
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..operations.min_max import extreme
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._roi_rules import PICTURES, height_and_width
 
 __all__ = ["RoiPoolingDesc", "roi_pooling"]

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.index_rule import along_axis, indexed_axes_not_empty
-from ..core.indices.promises import Promises
-from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
+from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import INDEXED_2_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.indexed_write import write
+from ..operations.promises import Promises
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "scatter_elements"]
 

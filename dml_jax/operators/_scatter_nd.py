@@ -12,14 +12,15 @@ from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.index_rule import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit, with_hint
-from ..core.indices.promises import Promises
-from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
+from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import INDEXED_2_1, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.indexed_write import write
+from ..operations.promises import Promises
 
 __all__ = ["ScatterNDDesc", "scatter_nd"]
 

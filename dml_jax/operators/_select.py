@@ -18,7 +18,7 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
-from ..lowering.values.bit_exact import as_guarded_bits, carry_bits
+from ..operations.values.bit_exact import as_guarded_bits, carry_bits
 
 __all__ = ["ElementWiseIfDesc", "select"]
 

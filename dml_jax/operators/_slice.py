@@ -18,8 +18,8 @@ from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4
 from ..core.structs.fields import INT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.data_movement import move_elements, per_word
-from ..lowering.primitive import Move
+from ..operations.data_movement import move_elements, per_word
+from ..operations.programs.primitive import Move
 from ._slice_rules import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]

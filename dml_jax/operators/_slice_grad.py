@@ -17,9 +17,9 @@ from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import INT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.data_movement import move_elements
-from ..lowering.values.bit_exact import as_guarded_bits
-from ..lowering.values.xla_workarounds import widened_float4
+from ..operations.data_movement import move_elements
+from ..operations.values.bit_exact import as_guarded_bits
+from ..operations.values.xla_workarounds import widened_float4
 from ._slice_rules import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]

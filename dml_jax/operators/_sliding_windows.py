@@ -11,7 +11,7 @@ from ..core.arguments.kinds import per_dimension
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
 from ..core.structs.fields import counted_by
-from ..lowering.plain.sliding_windows import Windows
+from ..operations.sliding_windows import Windows
 
 # The least number of each attribute, which is its default.
 _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}

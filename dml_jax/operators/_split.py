@@ -17,7 +17,7 @@ from ..core.structs.fields import Input, Outputs, UInt
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
-from ..lowering.plain.split import split_along
+from ..operations.split import split_along
 
 __all__ = ["SplitDesc", "split"]
 

@@ -16,7 +16,7 @@ from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.tile import repeat_whole
+from ..operations.tile import repeat_whole
 
 __all__ = ["TileDesc", "tile"]
 

@@ -10,9 +10,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import read
 from ..core.indices.index_rule import along_axis
-from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
@@ -22,9 +20,11 @@ from ..core.structs.operator_desc import SeveralOutputs, set_fields
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.gather_scatter_dimension_numbers import Slices
-from ..lowering.plain.top_k import greatest
-from ..lowering.values.sort_keys import order
+from ..operations.gather_scatter_dimension_numbers import Slices
+from ..operations.indexed_read import read
+from ..operations.promises import Promises
+from ..operations.top_k import greatest
+from ..operations.values.sort_keys import order
 
 __all__ = ["TopK1Desc", "TopKDesc", "top_k"]
 

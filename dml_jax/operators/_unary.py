@@ -27,9 +27,9 @@ from ..core.structs.feature_level_tables import (
 from ..core.structs.fields import FLOAT, named
 from ..core.structs.scalar import truncated
 from ..core.tensors.data_type import DataType
-from ..lowering.values import elementary_functions as elementary
-from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.packed_words import as_unsigned, from_unsigned
+from ..operations.values import elementary_functions as elementary
+from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.packed_words import as_unsigned, from_unsigned
 from ._clip import clip
 from ._elementwise_structs import Row, structs_of
 from ._power_formulas import constant_power

@@ -16,8 +16,8 @@ from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
-from ..lowering.plain.sliding_windows import Windows
-from ..lowering.plain.unfold import unfold_windows
+from ..operations.sliding_windows import Windows
+from ..operations.unfold import unfold_windows
 from ._sliding_windows import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]

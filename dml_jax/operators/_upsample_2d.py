@@ -18,9 +18,9 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.size_and_scale_bias import Size2D
 from ..core.tensors.tensor_desc import TensorDesc
-from ..lowering.plain.interpolation_coordinates import source_coordinates
-from ..lowering.plain.interpolation_weights import linear_interpolation
-from ..lowering.plain.separable_interpolation import interpolate, repeat
+from ..operations.interpolation_coordinates import source_coordinates
+from ..operations.interpolation_weights import linear_interpolation
+from ..operations.separable_interpolation import interpolate, repeat
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
 

@@ -18,8 +18,8 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
-from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.bit_exact import is_key
+from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.bit_exact import is_key
 
 __all__ = ["ValueScale2DDesc", "value_scale_2d"]
 

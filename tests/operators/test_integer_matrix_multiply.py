@@ -16,7 +16,7 @@ from dml_jax.descs import (
     MatrixMultiplyIntegerToFloatDesc,
     QuantizedLinearMatrixMultiplyDesc,
 )
-from dml_jax.lowering.values.xla_workarounds import int8_product
+from dml_jax.operations.values.xla_workarounds import int8_product
 from dml_jax.operators._quantization import multiply_integers
 
 pytestmark = pytest.mark.device

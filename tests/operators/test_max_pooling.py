@@ -37,9 +37,9 @@ from dml_jax import (
     max_pooling,
     max_unpooling,
 )
-from dml_jax.lowering.plain import max_pool_with_indices
-from dml_jax.lowering.plain.sliding_windows import Windows
-from dml_jax.lowering.values.float_comparisons import by_value
+from dml_jax.operations import max_pool_with_indices
+from dml_jax.operations.sliding_windows import Windows
+from dml_jax.operations.values.float_comparisons import by_value
 
 pytestmark = pytest.mark.device
 

@@ -17,7 +17,7 @@ from dml_jax.descs import (
     ElementWiseQuantizedLinearAddDesc,
     ElementWiseQuantizeLinearDesc,
 )
-from dml_jax.lowering.values.xla_workarounds import divide
+from dml_jax.operations.values.xla_workarounds import divide
 
 pytestmark = pytest.mark.device
 

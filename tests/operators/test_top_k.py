@@ -39,7 +39,7 @@ from dml_jax import (
     top_k,
     use_form,
 )
-from dml_jax.lowering.variant_selection import watch_choices
+from dml_jax.operations.programs.variant_selection import watch_choices
 
 pytestmark = pytest.mark.device
 

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
 from ...errors import DataTypeError, message
-from ...lowering.values.bit_exact import is_key
+from ...operations.values.bit_exact import is_key
 
 # Types of jax.numpy that no operator takes: XLA refuses to compile most programs of them, or ends the process (jaxlib
 # 0.10 to 0.12).

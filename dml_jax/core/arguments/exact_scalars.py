@@ -13,7 +13,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ...errors import ConstraintError, DataTypeError, describe, message
-from ...lowering.values.bit_exact import is_key
+from ...operations.values.bit_exact import is_key
 from .arrays import CONCRETE
 
 # A number of any Python or NumPy type; an array is 0-d, and if traced it has the dtype of the data.

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from ...lowering.forced_form import forcing
+from ...operations.programs.forced_form import forcing
 from ..rules import Operands, Rule, check
 from ..sharding import Dims, has_mesh, on_mesh
 from .arrays import check_compiled

@@ -27,7 +27,7 @@ from functools import update_wrapper
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
-from ...lowering.forced_form import forced_form
+from ...operations.programs.forced_form import forced_form
 from .arrays import CONCRETE
 from .kinds import Kind
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
-from ...lowering.plain.softmax import hardmax, log_softmax, softmax
-from ...lowering.values.elementary_functions import expm1, sigmoid, soft_sign, softplus, tanh
+from ...operations.softmax import hardmax, log_softmax, softmax
+from ...operations.values.elementary_functions import expm1, sigmoid, soft_sign, softplus, tanh
 from .fields import FLOAT, Field, counted_by
 from .size_and_scale_bias import SCALE_BIAS, ScaleAndBias
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 
 from ...errors import DataTypeError
-from ...lowering.values.bit_exact import is_key
+from ...operations.values.bit_exact import is_key
 from ..rules import Operands, Rule, one_of
 from .fields import named
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...lowering.plain.strided_views import view
-from ...lowering.plain.strided_writes import in_storage_order, place, update_in_place
-from ...lowering.values.accumulation_types import computed_type, widen_apart
+from ...operations.strided_views import view
+from ...operations.strided_writes import in_storage_order, place, update_in_place
+from ...operations.values.accumulation_types import computed_type, widen_apart
 from ...strides.layout import Layout
 from .tensor_desc import TensorDesc, packed_strides
 

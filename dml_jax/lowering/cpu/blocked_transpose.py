@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..plain.permute import PermuteCase
-from ..primitive import Move, varying_alike
-from ..values.bit_exact import as_bits
-from ..values.xla_workarounds import DROPS_BARRIERS
-from ..variant_selection import Variant
+from ...operations.permute import PermuteCase
+from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import as_bits
+from ...operations.values.xla_workarounds import DROPS_BARRIERS
 
 HEIGHT = 16  # rows of a block: XLA:CPU unrolls the loop over so many; a loop over 64 takes 3 times as long
 BLOCK = 2**13  # bytes: a smaller block takes no longer than a step of the loop

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.axis_operations import AxisCase, AxisOperation, Part
-from ..primitive import Move, varying_alike
-from ..values.bit_exact import is_float8
-from ..values.packed_words import as_unsigned, from_unsigned
-from ..variant_selection import Variant
+from ...operations.axis_operations import AxisCase, AxisOperation, Part
+from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import is_float8
+from ...operations.values.packed_words import as_unsigned, from_unsigned
 
 CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
 FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time; smaller ones it keeps

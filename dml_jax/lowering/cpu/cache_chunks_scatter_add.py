@@ -25,11 +25,11 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
 
-from ..plain.scatter_reduce import ScatterReduceCase
-from ..plain.scatter_rows import Rows
-from ..primitive import Move, varying_alike
-from ..values.xla_workarounds import WRITES_PARTS
-from ..variant_selection import Variant
+from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter_reduce import ScatterReduceCase
+from ...operations.scatter_rows import Rows
+from ...operations.values.xla_workarounds import WRITES_PARTS
 from .cache_chunks import to_image, to_numbers
 
 CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.data_movement import MoveCase
-from ..plain.permute import PermuteCase
-from ..plain.tile import Tile
-from ..primitive import Move
-from ..values.bit_exact import as_bits, as_guarded_bits, is_narrow
-from ..variant_selection import Variant
+from ...operations.data_movement import MoveCase
+from ...operations.permute import PermuteCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.tile import Tile
+from ...operations.values.bit_exact import as_bits, as_guarded_bits, is_narrow
 
 OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
 VECTORS = 64  # bytes of a row that is copied by vectors

@@ -14,11 +14,11 @@ from operator import add
 import jax
 import jax.numpy as jnp
 
-from ..plain.convolution import ConvolutionCase
-from ..plain.window_slices import read_slices
-from ..primitive import Move
-from ..values.accumulation_types import wide_type
-from ..variant_selection import Variant
+from ...operations.convolution import ConvolutionCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.accumulation_types import wide_type
+from ...operations.window_slices import read_slices
 from .im2col import KEPT
 
 MOST_COMPILED = 128  # slices, or operations of one kind: more take seconds to compile

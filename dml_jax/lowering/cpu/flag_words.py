@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..primitive import varying_alike
-from ..variant_selection import Variant
+from ...operations.programs.primitive import varying_alike
+from ...operations.programs.variant_selection import Variant
 
 WORD = 32  # flags in a word
 

@@ -18,9 +18,9 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
 
-from ..plain.scatter_reduce import ScatterReduceCase
-from ..primitive import Move, varying_alike
-from ..variant_selection import Variant
+from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter_reduce import ScatterReduceCase
 
 READS = 4  # a row with more is rare where there are about as many updates as rows
 TURN = 64  # updates that are added to the small table at once

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.convolution import ConvolutionCase
-from ..plain.unfold import unfold_slices
-from ..plain.window_slices import read_slices
-from ..primitive import Move
-from ..variant_selection import Variant
+from ...operations.convolution import ConvolutionCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.unfold import unfold_slices
+from ...operations.window_slices import read_slices
 
 KEPT = 2**24  # bytes that the C library keeps for the next call: half of the most, as the product needs some as well
 VECTOR = 16  # floats of the longest vector: XLA:CPU's convolution multiplies along channels

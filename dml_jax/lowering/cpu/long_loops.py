@@ -10,11 +10,11 @@ from math import ceil
 import jax
 import jax.numpy as jnp
 
-from ..plain.gather import GatherCase, Read
-from ..primitive import Move
-from ..values.bit_exact import never_one
-from ..values.packed_words import as_unsigned, from_unsigned, has_unsigned
-from ..variant_selection import Variant
+from ...operations.gather import GatherCase, Read
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import never_one
+from ...operations.values.packed_words import as_unsigned, from_unsigned, has_unsigned
 
 # Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
 SHORT = range(32, 77)

@@ -19,9 +19,9 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from ..plain.cumulative import SUMMATION, CumulativeCase
-from ..primitive import Move
-from ..variant_selection import Variant
+from ...operations.cumulative import SUMMATION, CumulativeCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
 from .cache_chunks import cut_dimension, map_chunks
 
 BLOCK = 32  # elements that one triangular matrix adds up

@@ -26,9 +26,9 @@ from jax import lax
 from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 
-from ..plain.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
-from ..primitive import Move, varying_alike
-from ..variant_selection import Variant
+from ...operations.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
+from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.variant_selection import Variant
 from .im2col import KEPT
 
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile

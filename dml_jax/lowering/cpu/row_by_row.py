@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.axis_operations import AxisCase, AxisOperation
-from ..plain.cumulative import CumulativeCase
-from ..primitive import Move
-from ..variant_selection import Variant
+from ...operations.axis_operations import AxisCase, AxisOperation
+from ...operations.cumulative import CumulativeCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
 from .cache_chunks import FRESH, is_converted, to_image, to_numbers, widened_slice
 
 LINE = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers

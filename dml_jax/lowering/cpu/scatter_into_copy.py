@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter import ScatterCase, TableCopy, is_tiny
+from ...operations.strided_writes import StridedWrite, write
+from ...operations.values.bit_exact import hide_constant, is_key, is_narrow
 from ...strides.layout import Layout
-from ..plain.scatter import ScatterCase, TableCopy, is_tiny
-from ..plain.strided_writes import StridedWrite, write
-from ..primitive import Move, varying_alike
-from ..values.bit_exact import hide_constant, is_key, is_narrow
-from ..variant_selection import Variant
 from .unfused import copy_in_a_loop
 
 DROPPED = 2**16 - 1  # an index of 16 bits that is out of range of as many elements

@@ -3,8 +3,8 @@
 The table is otherwise encoded as a whole, in memory that the C library takes fresh from the system, and decoded.
 """
 
-from ..plain.scatter_reduce import ScatterReduceCase
-from ..variant_selection import Variant
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter_reduce import ScatterReduceCase
 from .cache_chunks import FRESH
 
 

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.data_movement import MoveCase
-from ..plain.permute import PermuteCase
-from ..plain.split import Part
-from ..primitive import Move
-from ..values.bit_exact import as_bits, fence, hide_constant, is_narrow
-from ..variant_selection import Variant
+from ...operations.data_movement import MoveCase
+from ...operations.permute import PermuteCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.split import Part
+from ...operations.values.bit_exact import as_bits, fence, hide_constant, is_narrow
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:

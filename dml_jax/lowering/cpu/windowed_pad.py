@@ -14,12 +14,12 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..plain.data_movement import MoveCase
-from ..plain.pad import Border
-from ..plain.pad_source_indices import PERIODS, cut_runs, source_of
-from ..primitive import Move
-from ..values.bit_exact import is_narrow
-from ..variant_selection import Variant
+from ...operations.data_movement import MoveCase
+from ...operations.pad import Border
+from ...operations.pad_source_indices import PERIODS, cut_runs, source_of
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import is_narrow
 
 SHORTEST = {"constant": 56}  # elements of a row of the result; what is shorter gains nothing
 SHORTEST_COPIES = 16

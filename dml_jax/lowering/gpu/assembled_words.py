@@ -9,13 +9,13 @@ from functools import partial
 import jax
 from jax import lax
 
-from ..plain.data_movement import MoveCase
-from ..plain.fill import Fill, select_value
-from ..plain.gather import GatherCase, Read
-from ..plain.pad import Border
-from ..primitive import Move
-from ..values.packed_words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
-from ..variant_selection import Variant
+from ...operations.data_movement import MoveCase
+from ...operations.fill import Fill, select_value
+from ...operations.gather import GatherCase, Read
+from ...operations.pad import Border
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.packed_words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
 from .memory_coalescing import WARP
 
 

@@ -10,11 +10,11 @@ from functools import partial
 import jax
 from jax import lax
 
-from ..plain.gather import GatherCase, Read
-from ..plain.gather_scatter_dimension_numbers import Slices
-from ..primitive import Move
-from ..values.bit_exact import as_bits, is_float8
-from ..variant_selection import Variant
+from ...operations.gather import GatherCase, Read
+from ...operations.gather_scatter_dimension_numbers import Slices
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import as_bits, is_float8
 from .memory_coalescing import CACHE, WARP
 
 MEMORY = 8 * 2**30  # bytes of operands: as many are needed once more

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..plain.top_k import TopKCase, first_of_all
-from ..primitive import Move, by_platform
-from ..values.sort_keys import float_in_order
-from ..variant_selection import Variant
+from ...operations.programs.primitive import Move, by_platform
+from ...operations.programs.variant_selection import Variant
+from ...operations.top_k import TopKCase, first_of_all
+from ...operations.values.sort_keys import float_in_order
 
 BLOCK = 32  # elements of which one is the greatest
 MANY = 4 * BLOCK  # elements for each that is wanted: a quarter of the blocks is looked into

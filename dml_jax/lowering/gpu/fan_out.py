@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.data_movement import MoveCase
-from ..plain.fill import Fill, select_value
-from ..plain.tile import Tile
-from ..primitive import Move
-from ..values.packed_words import as_integers, from_words, join_elements, join_words, lanes, to_words
-from ..variant_selection import Variant, known_bytes
+from ...operations.data_movement import MoveCase
+from ...operations.fill import Fill, select_value
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant, known_bytes
+from ...operations.tile import Tile
+from ...operations.values.packed_words import as_integers, from_words, join_elements, join_words, lanes, to_words
 
 PARTS = (4, 3, 2)  # of a concatenation that XLA:GPU writes in one thread; fills and choices have the first number
 STORE = 16  # bytes that a thread writes at most

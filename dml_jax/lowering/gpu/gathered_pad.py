@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.data_movement import MoveCase
-from ..plain.gather import Read
-from ..plain.gather_scatter_dimension_numbers import Slices
-from ..plain.pad import Border
-from ..plain.pad_source_indices import source_of
-from ..primitive import Move
-from ..values.bit_exact import as_bits
-from ..variant_selection import Variant
+from ...operations.data_movement import MoveCase
+from ...operations.gather import Read
+from ...operations.gather_scatter_dimension_numbers import Slices
+from ...operations.pad import Border
+from ...operations.pad_source_indices import source_of
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import as_bits
 
 PLACES = 2**31  # of int32, in which places are computed
 

@@ -10,11 +10,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ..plain.scatter_combiners import Reduction
-from ..plain.scatter_reduce import ScatterReduceCase
-from ..plain.scatter_rows import Rows
-from ..primitive import Move
-from ..variant_selection import Variant
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter_combiners import Reduction
+from ...operations.scatter_reduce import ScatterReduceCase
+from ...operations.scatter_rows import Rows
 
 
 def _reduce_words(case: ScatterReduceCase) -> Move | None:

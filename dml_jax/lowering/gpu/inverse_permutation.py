@@ -8,11 +8,11 @@ from functools import partial
 
 import jax
 
-from ..plain.scatter_reduce import ScatterReduceCase
-from ..plain.scatter_rows import Rows
-from ..primitive import Move
-from ..values.packed_words import from_words, lanes, to_words
-from ..variant_selection import Variant
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter_reduce import ScatterReduceCase
+from ...operations.scatter_rows import Rows
+from ...operations.values.packed_words import from_words, lanes, to_words
 from .memory_coalescing import BURST
 
 

@@ -12,11 +12,11 @@ from functools import partial
 import jax
 from jax import lax
 
-from ..plain.permute import PermuteCase
-from ..primitive import Move
-from ..values.bit_exact import as_bits
-from ..values.packed_words import lanes
-from ..variant_selection import Variant
+from ...operations.permute import PermuteCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import as_bits
+from ...operations.values.packed_words import lanes
 from .memory_coalescing import SECTOR, WARP, is_scattered, is_tiled
 
 SIDE = 16  # the shortest side of a transpose for which XLA:GPU has tiles without Triton

@@ -6,7 +6,7 @@ apart, in 20 sectors: most of what is read is read again for other rows. Those o
 
 from math import prod
 
-from ..plain.permute import PermuteCase
+from ...operations.permute import PermuteCase
 
 WARP, WORD = 32, 4  # threads that load and store together; bytes that each of them does in the time of one
 SECTOR, BURST = 32, 64  # bytes that the second cache gives a warp at once, and memory the second cache

@@ -1,11 +1,11 @@
 """Scatter-adds by sorted segments on GPUs: no table in float32, and no addition that waits for another one.
 
 A table of 16-bit floats is otherwise filled, added to and rounded in float32, three passes over twice its bytes. Where
-that leaves the second cache, sorting the updates by row costs less: see plain/sorted_segments.py, with an example.
+that leaves the second cache, sorting the updates by row costs less: see operations/sorted_segments.py, with an example.
 """
 
-from ..plain.scatter_reduce import ScatterReduceCase
-from ..variant_selection import Variant
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter_reduce import ScatterReduceCase
 from .memory_coalescing import CACHE, WARP, WORD
 
 

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..plain.permute import PermuteCase
-from ..primitive import Move
-from ..values.bit_exact import as_bits
-from ..values.packed_words import as_integers, element, from_words, join_elements, lanes, to_words
-from ..variant_selection import Variant
+from ...operations.permute import PermuteCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.bit_exact import as_bits
+from ...operations.values.packed_words import as_integers, element, from_words, join_elements, lanes, to_words
 from .memory_coalescing import BURST, WARP, is_reread, is_scattered, is_tiled
 
 LARGEST = 9  # words of a tile: as many as 3 x 3

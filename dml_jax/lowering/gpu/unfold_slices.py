@@ -9,11 +9,11 @@ from math import prod
 import jax
 import jax.numpy as jnp
 
-from ..plain.sliding_windows import WindowCase
-from ..plain.window_slices import FEW, are_sliceable, read_slices
-from ..primitive import Move
-from ..values.bit_exact import as_guarded_bits
-from ..variant_selection import Variant
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.sliding_windows import WindowCase
+from ...operations.values.bit_exact import as_guarded_bits
+from ...operations.window_slices import FEW, are_sliceable, read_slices
 
 
 def _unfold(case: WindowCase) -> Move | None:

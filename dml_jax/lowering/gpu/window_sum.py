@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.permute import PermuteCase
-from ..primitive import Move
-from ..values.packed_words import as_integers, lanes, sum_lanes
-from ..variant_selection import Variant
+from ...operations.permute import PermuteCase
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.values.packed_words import as_integers, lanes, sum_lanes
 from .memory_coalescing import SECTOR, WORD, is_scattered, is_tiled
 
 SHORT_ROW = 16  # bytes: several threads read a longer row

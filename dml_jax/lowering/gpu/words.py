@@ -15,15 +15,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ...operations.data_movement import MoveCase
+from ...operations.gather import GatherCase, Read
+from ...operations.programs.primitive import Move
+from ...operations.programs.variant_selection import Variant
+from ...operations.scatter import ScatterCase
+from ...operations.strided_reads import read_view
+from ...operations.strided_views import ViewCase
+from ...operations.values.packed_words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
 from ...strides.layout import Layout
-from ..plain.data_movement import MoveCase
-from ..plain.gather import GatherCase, Read
-from ..plain.scatter import ScatterCase
-from ..plain.strided_reads import read_view
-from ..plain.strided_views import ViewCase
-from ..primitive import Move
-from ..values.packed_words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
-from ..variant_selection import Variant
 
 
 def _read_rows(case: GatherCase) -> Move | None:

@@ -1,0 +1,269 @@
+"""Convolutions with strides, dilations, padding and groups, and their gradients, which may run as variants too."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from math import gcd, prod
+from operator import add
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from .programs.partition import mesh_of_axes, whole_along
+from .programs.primitive import Move, transposed
+from .programs.variant_selection import choose, known_bytes, shapes_of
+from .sliding_windows import Windows
+
+# Takes x [N, C, *sizes] and w [O, C / groups, *kernel]; returns [N, O, *counts].
+Convolve = Callable[[jax.Array, jax.Array], jax.Array]
+# The three arrays of a convolution: two make the third, which is linear in each of them.
+Part = Literal["input", "filter", "output"]
+PARTS: tuple[Part, Part, Part] = ("input", "filter", "output")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One convolution.
+
+    Args:
+      x: shape and type of the input.
+      w: of the filter.
+      windows: of the filter along each spatial dimension.
+      groups: of channels.
+      precision: of products on accelerators.
+    """
+
+    x: Any
+    w: Any
+    windows: Sequence[Windows]
+    groups: int
+    precision: lax.Precision | None
+
+    operation: ClassVar[str] = "convolution"
+
+    def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(
+            x,
+            w,
+            [dim.stride for dim in self.windows],
+            [(dim.start, dim.end) for dim in self.windows],
+            rhs_dilation=[dim.dilation for dim in self.windows],
+            feature_group_count=self.groups,
+            precision=self.precision,
+        )
+
+    @property
+    def of_group(self) -> Convolve:
+        """The convolution of one group."""
+        return replace(self, groups=1)
+
+    @cached_property
+    def y(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of the output."""
+        return jax.eval_shape(self, self.x, self.w)
+
+
+@dataclass(frozen=True)
+class _TransposedCall(_Call):
+    """The transpose of a convolution, with zeros between the elements of x.
+
+    Args:
+      x: shape and type of what a convolution made.
+      w: of the filter, reversed.
+      windows: of the filter, of the sizes of x.
+      sizes: of the spatial dimensions that are made.
+    """
+
+    sizes: Sequence[int]
+
+    operation: ClassVar[str] = "transposed convolution"
+
+    def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
+        starts = [dim.span - 1 - dim.start for dim in self.windows]
+        pairs = zip(self.sizes, self.windows, strict=True)
+        ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in pairs]
+        return lax.conv_general_dilated(
+            x,
+            w,
+            [1] * len(self.windows),
+            list(zip(starts, ends, strict=True)),
+            lhs_dilation=[dim.stride for dim in self.windows],
+            rhs_dilation=[dim.dilation for dim in self.windows],
+            feature_group_count=self.groups,
+            precision=self.precision,
+        )
+
+
+@dataclass(frozen=True)
+class ConvolutionCase:
+    """One convolution, or a part of its derivative, for the choice between implementations.
+
+    Args:
+      call: the convolution.
+      gives: the array that is computed: the output, or the gradient of one of the others.
+      devices: among which XLA may divide an array.
+    """
+
+    call: _Call
+    gives: Part
+    devices: int
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all arrays; the input counts once for each filter that multiplies it."""
+        x, w, y = self.call.x, self.call.w, self.call.y
+        filters = w.shape[0] // self.call.groups
+        return known_bytes(w, y) + filters * self.column_bytes if all(map(known_bytes, (x, w, y))) else 0
+
+    @property
+    def result(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of the array that is computed."""
+        return {"input": self.call.x, "filter": self.call.w, "output": self.call.y}[self.gives]
+
+    @property
+    def plain(self) -> Move:
+        return self.move(self.call) if self.devices == 1 else _on_several_devices(self)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each of several channels has filters of its own."""
+        return 1 < self.call.groups == self.call.x.shape[1]
+
+    @property
+    def kernel(self) -> int:
+        """Elements of a filter, per channel."""
+        return prod(self.call.w.shape[2:])
+
+    @property
+    def places(self) -> int:
+        """The number of positions of a filter, in all examples."""
+        return self.call.y.shape[0] * prod(self.call.y.shape[2:])
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of the elements under the filter at all places."""
+        return self.call.x.shape[1] * self.kernel * self.places * self.call.x.dtype.itemsize
+
+    def move(self, convolve: Convolve) -> Move:
+        """The function of (None, and the two other arrays) that computes the array `gives` by `convolve`."""
+        moves: dict[Part, Move] = {
+            "input": lambda _, w, y: transposed(lambda x: convolve(x, w), self.call.x, y),
+            "filter": lambda _, x, y: transposed(lambda w: convolve(x, w), self.call.w, y),
+            "output": lambda _, x, w: convolve(x, w),
+        }
+        return moves[self.gives]
+
+
+def _on_several_devices(case: ConvolutionCase) -> Move:
+    """The plain implementation on several devices: on a mesh of several axes each has whole pictures and filters.
+
+    XLA may divide examples and channels. Where it divides pictures, or the examples that the gradient of the filters of
+    several groups sums, over one axis of a mesh, and any operand over another one, it adds up the products of too many
+    devices (jaxlib 0.10.1 to 0.12.0.1).
+    """
+
+    def move(_: None, *operands: jax.Array) -> jax.Array:
+        mesh = mesh_of_axes(case.devices, *operands)
+        if mesh is None:
+            return case.move(case.call)(None, *operands)
+        if case.gives == "filter" and case.call.groups > 1:
+            return _filter_gradient(case, mesh, *operands)
+        spatial = range(2, operands[0].ndim)
+        return case.move(whole_along(mesh, case.call, (spatial, spatial), spatial))(None, *operands)
+
+    return move
+
+
+def _filter_gradient(case: ConvolutionCase, mesh: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    """The gradient of parts of the batch, and their sum: as many parts as devices, which need no examples of others.
+
+    Of 6 examples on 2 x 4 devices: the sum of 2 gradients, each of 3 examples. XLA may divide the parts alone: where
+    it divides channels among more devices than there are groups, it ends the process.
+    """
+    batch, every = x.shape[0], range(x.ndim)
+    parts = gcd(batch, case.devices) if isinstance(batch, int) else 1
+    x, y = (array.reshape(parts, batch // parts, *array.shape[1:]) for array in (x, y))
+    call = replace(case.call, x=jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
+    convolve = whole_along(mesh, call, (every, every), every)
+    return jax.vmap(partial(replace(case, call=call).move(convolve), None))(x, y).sum(0)
+
+
+def convolve(
+    x: jax.Array,
+    w: jax.Array,
+    windows: Sequence[Windows],
+    groups: int = 1,
+    precision: lax.Precision | None = None,
+) -> jax.Array:
+    """Convolves each group of channels.
+
+    On a CPU, floats of 16 bits are added up in float32 and rounded once.
+
+    Args:
+      x: [N, C, *sizes].
+      w: [O, C / groups, *kernel], of x's type.
+      windows: of the filter along each spatial dimension of x.
+      groups: divides C and O.
+      precision: of products on accelerators; None is the one that JAX is set to.
+
+    Returns:
+      [N, O, *counts], of x's type.
+    """
+    of_x, of_w = shapes_of(x, w)
+    return _contract(_Call(of_x, of_w, tuple(windows), groups, precision), "output", x, w)
+
+
+def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
+    """One of the arrays of a convolution from the other two, in the order of `PARTS`."""
+    others: Sequence[Part] = [part for part in PARTS if part != gives]
+
+    def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        known = {**dict(zip(others, like, strict=True)), gives: cotangent}
+        return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in others]
+
+    @jax.custom_jvp
+    def contract(*operands: jax.Array) -> jax.Array:
+        case_of = partial(ConvolutionCase, call, gives)
+        return choose(call.operation, case_of, back, is_multilinear=True)(None, *operands)
+
+    def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+        """Linear in each; for one that does not vary, such as the pictures of a network, nothing is computed."""
+        (a, b), (of_a, of_b), result = primals, tangents, contract(*primals)
+        terms = [] if isinstance(of_a, SymbolicZero) else [_contract(call, gives, of_a, b)]
+        terms += [] if isinstance(of_b, SymbolicZero) else [_contract(call, gives, a, of_b)]
+        return result, reduce(add, terms) if terms else jnp.zeros_like(result)
+
+    contract.defjvp(differentiate, symbolic_zeros=True)
+    return contract(*operands)
+
+
+def convolve_back(
+    x: jax.Array,
+    w: jax.Array,
+    windows: Sequence[Windows],
+    sizes: Sequence[int],
+    groups: int,
+    precision: lax.Precision | None,
+) -> jax.Array:
+    """The transpose of `convolve`, for a filter that is reversed: a convolution with zeros between the elements of x.
+
+    Args:
+      x: [N, C, *counts], what a convolution made.
+      w: [C, O / groups, *kernel], of x's type.
+      windows: of the filter along each spatial dimension, of sizes *counts.
+      sizes: of the spatial dimensions that are made.
+      groups: divides C and O.
+      precision: of products on accelerators; None is the one that JAX is set to.
+
+    Returns:
+      [N, O, *sizes], of x's type.
+    """
+    channels, outputs, *spatial = w.shape
+    by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
+    by_group = by_group.reshape(groups * outputs, channels // groups, *spatial)
+    of_x, of_w = shapes_of(x, by_group)
+    call = _TransposedCall(of_x, of_w, tuple(windows), groups, precision, tuple(sizes))
+    return _contract(call, "output", x, by_group)

@@ -1,0 +1,107 @@
+"""Workarounds of XLA's faults that would change results or end the process; those that cost time, by release of jaxlib.
+
+docs/stability.md lists the faults, and tests/test_jaxlib_faults.py says which of them the installed release has.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxlib.version
+import numpy as np
+from jax import lax
+
+from ..programs.primitive import Move, Target, by_target
+
+_MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
+JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
+# Whether XLA:CPU drops barriers before it fuses: a transpose after one is then not compiled alone.
+DROPS_BARRIERS = JAXLIB <= 10
+# Whether a loop on CPUs writes a part of an array of bfloat16 without a pass over all of it.
+WRITES_PARTS = JAXLIB > 10
+
+
+def unfused_product(product: jax.Array) -> jax.Array:
+    """A product of matrices, which XLA:CPU of jaxlib 0.10 must not fuse with a reduction that follows.
+
+    If a product of [2 or 3, 3] and the transpose of [n, 3] is fused with a sum or an extreme of its rows, all columns
+    after 32,768 are wrong (jax-ml/jax issue 39103). XLA drops a barrier before it fuses, but it keeps a rounding to the
+    precision that the numbers have already.
+    """
+    if JAXLIB > 10 or not jnp.issubdtype(product.dtype, jnp.floating):
+        return product
+    type_ = jnp.finfo(product.dtype)
+    return lax.reduce_precision(product, type_.nexp, type_.nmant)
+
+
+def widened_float4(move: Move) -> Move:
+    """A move whose transpose is a pad with negative edges, at which XLA:GPU of jaxlib 0.11 ends the process for float4.
+
+    It moves such floats as float32, which holds each of them.
+    """
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        dtype = data[0].dtype
+        if not jnp.issubdtype(dtype, jnp.floating) or jnp.finfo(dtype).bits >= 8:
+            return move(where, *data)
+        return move(where, *(x.astype(jnp.float32) for x in data)).astype(dtype)
+
+    return moved
+
+
+def int8_product(a: jax.Array, b: Any) -> jax.Array:
+    """a @ b of int8, in int32.
+
+    XLA:GPU of jaxlib 0.11 is wrong for small sizes that are no multiples of four. It gets zeros after them, in arrays
+    of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices. XLA:CPU takes 2 to 30 times as long for
+    a single row as for two, unless it knows b and can transpose it: it gets a row of zeros, too.
+    """
+
+    def padded(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
+        product = _product_in_int32(None, *lax.optimization_barrier((_to_fours(a), _to_fours(b))))
+        return lax.optimization_barrier(product)[..., : a.shape[-2], : b.shape[-1]]
+
+    def two_rows(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
+        return _product_in_int32(None, jnp.concatenate([a, jnp.zeros_like(a)], -2), b)[..., :1, :]
+
+    is_known = isinstance(b, np.ndarray)
+
+    def choose(target: Target) -> Move:
+        if target == ("cpu", 1):
+            is_one_row = a.shape[-2] == 1 and (b.ndim > 2 or a.size == a.shape[-1])
+            return two_rows if is_one_row and not is_known else _product_in_int32
+        is_whole = all(size % 4 == 0 for size in (*a.shape[-2:], b.shape[-1]))
+        return padded if target.platform == "cuda" and not is_whole else _product_in_int32
+
+    return by_target(choose, _product_in_int32)(None, a, b)
+
+
+def _product_in_int32(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.matmul(a, b, preferred_element_type=jnp.int32)
+
+
+def _to_fours(matrix: jax.Array) -> jax.Array:
+    """A matrix, or several, with zeros after its rows and columns up to multiples of four."""
+    return jnp.pad(matrix, [(0, -size % 4 if d >= matrix.ndim - 2 else 0) for d, size in enumerate(matrix.shape)])
+
+
+def divide(x: jax.Array, divisor: Any) -> jax.Array:
+    """x / divisor of floats, rounded once, that of float32 on every device.
+
+    By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
+    half 12.5, which becomes 12, but more. One that is NaN's own is none. XLA:GPU divides to the last bit or two: there
+    x * (1 / divisor) of 53 bits is near enough, as a quotient of two numbers of 24 bits is no closer than 2**-49 of
+    itself to the middle of two such numbers. A quotient of 53 bits LLVM would narrow to one of 24.
+    """
+
+    def wide(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:
+        with jax.enable_x64(True):
+            return (x.astype(jnp.float64) * (1 / divisor.astype(jnp.float64))).astype(jnp.float32)
+
+    def narrow(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:
+        return x / jnp.where(x == x, divisor, 1)
+
+    def choose(target: Target) -> Move:
+        return wide if target.platform == "cuda" and x.dtype == jnp.float32 else narrow
+
+    return by_target(choose, narrow)(None, x, jnp.asarray(divisor, x.dtype))

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
-from dml_jax.lowering import variant_selection
 from dml_jax.operations import packed_product
+from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forcing
 from dml_jax.operations.scatter import copy_table
 from dml_jax.operations.values.bit_exact import hide_constant

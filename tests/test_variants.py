@@ -15,6 +15,7 @@ from dml_jax import ConstraintError, TensorDesc, use_form
 from dml_jax.core.indices import promises
 from dml_jax.lowering.cpu import blocked_transpose
 from dml_jax.lowering.registry import VARIANTS
+from dml_jax.lowering.use_form import form_names
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forced_form
 
@@ -78,7 +79,7 @@ def test_a_form_that_is_forced_ends_with_its_block_and_must_exist():
 
 
 def test_forms_are_plain_and_the_names_of_variants():
-    assert [*variant_selection.form_names()] == ["plain", *sorted({name for _, _, name in ROWS})]
+    assert [*form_names()] == ["plain", *sorted({name for _, _, name in ROWS})]
     assert "plain" not in {name for _, _, name in ROWS}
 
 

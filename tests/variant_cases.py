@@ -523,7 +523,7 @@ def choices_on(platform, call):
 @cache
 def choices_where_forced(call, name):
     """What is chosen in a call where the variants of a name are forced."""
-    with variant_selection.use_form(name):
+    with dml_jax.use_form(name):
         return choices_in(call)
 
 

@@ -12,10 +12,10 @@ from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_o
 
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
-from dml_jax.core.indices import promises
 from dml_jax.lowering.cpu import blocked_transpose
 from dml_jax.lowering.registry import VARIANTS
 from dml_jax.lowering.use_form import form_names
+from dml_jax.operations import promises
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forced_form
 

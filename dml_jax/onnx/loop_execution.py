@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import DataTypeError
-from ..lowering.values.bit_exact import as_float16_bits, from_float16_bits
+from ..operations.values.bit_exact import as_float16_bits, from_float16_bits
 from .errors import STATIC, NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
 from .int64_ranges import INT32, Bounded, move_bounded

@@ -97,6 +97,13 @@ def test_loops_in_loops_of_constants_are_not_computed(tmp_path, monkeypatch):
     assert checked(loop(8, True, inner), tmp_path, monkeypatch, 100).startswith(BOTH[0])
 
 
+def test_constants_of_loops_that_a_condition_ends_are_not_computed(tmp_path, monkeypatch):
+    """Without M nothing says when it ends; this one never does."""
+    endless = loop(3, True, NEG)
+    endless.graph.node[0].input[0] = ""
+    assert checked(endless, tmp_path, monkeypatch).startswith(LONG)
+
+
 @pytest.mark.parametrize("op_type", ["MatMul", "Conv", "Einsum"])
 def test_large_products_of_constants_are_not_computed(op_type, tmp_path, monkeypatch):
     """Their sizes are known: computed, they would take hours."""

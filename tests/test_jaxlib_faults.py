@@ -139,6 +139,13 @@ FAULTS = {
     ),
     "bytes": Fault("Sums of float32 that were cast from arithmetic of 8-bit integers", sums_of_bytes_are_right),
     "angles": Fault("`jnp.arctan2` of two subnormal numbers of float32", angles_are_right),
+    "chain": Fault(
+        "Compiling a program in which more than 20,000 elementwise operations",
+        partial(
+            runs, "def f(x):\n  for _ in range(24_000): x = jax.lax.add(x, x)\n  return x\njax.jit(f)(jnp.ones(8))"
+        ),
+        (0, 10),
+    ),
     "seven dimensions": Fault(
         "0.10.2, 0.11.0",
         partial(runs, "x = jnp.ones((3, 1, 2, 2, 8, 8, 8))\njax.jit(lambda a, b: (a * b).sum(3))(x, x)"),

@@ -1,7 +1,8 @@
-"""The layers of docs/contributing.md: each imports only itself and those below it, and so do the folders of core/."""
+"""The layers of docs/contributing.md: each imports only itself and those below it, and no files form a circle."""
 
 import ast
 import importlib.util
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,19 @@ def test_each_layer_imports_only_itself_and_those_below(folder, layers):
                 upward.append(f"{path.relative_to(ROOT)} imports {module}")
     assert not upward, "\n".join(upward)
     assert counted > 50
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_files_import_each_other_in_a_circle():
+    """Imports for type checkers, too."""
+    files = {module_of(path): path for path in ROOT.rglob("*.py")}
+    graph = {name: {*filter(None, (file_of(found, files) for found in imported(files[name])))} for name in files}
+    assert len([*TopologicalSorter(graph).static_order()]) == len(files)  # a CycleError names the circle
+
+
+def file_of(name, files):
+    """The module that `import name` or `from module import name` reads."""
+    return name if name in files else name.rpartition(".")[0] if name.rpartition(".")[0] in files else None

@@ -11,7 +11,8 @@ import click
 
 from ..errors import ConstraintError
 from .bench_compare import show_stored
-from .bench_run import Files, run
+from .bench_files import Files
+from .bench_run import run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
 from .model_readers import doing, reader
 from .option_groups import GroupedCommand

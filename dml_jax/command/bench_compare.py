@@ -15,7 +15,7 @@ from .shared_options import refuse_options
 
 if TYPE_CHECKING:
     from ..bench.results import Results
-    from .bench_run import Files
+    from .bench_files import Files
 
 TAKEN = {"compare", "no_measure", "only", "picture"}  # the options that mean something where nothing is measured
 

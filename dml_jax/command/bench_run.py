@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import ceil
@@ -17,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..atomic_write import discard_unfinished, write_whole
+from ..atomic_write import discard_unfinished
 from ..errors import ConstraintError
 from .bench_compare import show
+from .bench_files import Files
 from .long_work import told_if_long
 
 if TYPE_CHECKING:
@@ -32,50 +32,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130  # the exit status after Ctrl-C
 KEEPING = 10  # seconds until what was measured is written again, for a run that is killed
 TELLING = 30  # seconds until a line says again how far it is, where no terminal shows it
-
-
-@dataclass(frozen=True)
-class Files:
-    """What is written and read; None for none.
-
-    Args:
-      json: all that was measured.
-      csv: the same.
-      picture: bandwidths, or the comparison of several runs.
-      old: the JSON of earlier runs, which this one is compared with.
-    """
-
-    json: Path | None
-    csv: Path | None
-    picture: Path | None
-    old: Sequence[Path]
-
-    def check(self) -> None:
-        """Checks that all can be written, before anything is measured.
-
-        Raises:
-          ConstraintError: one cannot.
-        """
-        from ..bench.roofline_plot import check_drawable
-
-        for path in filter(None, (self.json, self.csv, self.picture)):
-            _check_writable(path)
-        if self.picture:
-            check_drawable(self.picture)
-
-    def keep(self, results: Results) -> None:
-        """Writes JSON and CSV."""
-        for path, text in ((self.json, results.json), (self.csv, results.csv)):
-            if path:
-                write_whole(path, text().encode())
-
-    def write(self, results: Results) -> None:
-        """Writes each of them."""
-        from ..bench.roofline_plot import draw
-
-        self.keep(results)
-        if self.picture and results.rows and len(self.old) < 2:
-            draw(results, self.picture)
 
 
 def run(
@@ -124,14 +80,6 @@ def run(
         sys.exit("error: the numbers are uncertain, as the notes above say; end other work, and measure again")
     if is_slower:
         sys.exit(1)
-
-
-def _check_writable(path: Path) -> None:
-    folder = path.parent
-    if not folder.is_dir():
-        raise ConstraintError(f"{path} cannot be written: the folder {str(folder)!r} must exist; make it first")
-    if not os.access(folder, os.W_OK):
-        raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
 def _shown(

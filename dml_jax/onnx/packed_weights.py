@@ -4,53 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..operations.packed_product import multiply_packed
-from .deferred import Deferred
+from .dequantized import Dequantized
 from .quantize_linear import aligned, floats_of
 from .values import Array, on_device
 
 
 @dataclass(frozen=True, eq=False)
-class BlockQuantized(Deferred):
-    """A dequantised matrix, (q - zero_point) * scale, computed only where an operator needs floats.
+class BlockQuantized(Dequantized):
+    """A dequantised matrix, with a scale for each block.
 
     Args:
-      q: the integers, 2-D.
-      scale: a number for each block.
-      zero_point: as `scale`; None is 0.
       axis: along which blocks lie, 0 or 1.
       block_size: elements that share a scale.
-      kind: the type of the floats.
     """
 
-    q: Array
-    scale: Array
-    zero_point: Array | None
     axis: int
     block_size: int
-    kind: np.dtype[Any]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.kind
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.q.shape
 
     def compute(self) -> Array:
         return floats_of(self.q, *aligned(self.q, self.scale, self.zero_point, self.axis, self.block_size), self.kind)
 
     @property
     def transposed(self) -> BlockQuantized:
-        zero_point = None if self.zero_point is None else self.zero_point.T
-        return replace(self, q=self.q.T, scale=self.scale.T, zero_point=zero_point, axis=1 - self.axis)
+        return replace(super().transposed, axis=1 - self.axis)
 
 
 def multiply_block_quantized(a: Array, b: BlockQuantized) -> jax.Array | None:

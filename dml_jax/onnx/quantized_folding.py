@@ -7,7 +7,7 @@ the same scale returns them. To any other operator it is the array of floats tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -20,7 +20,8 @@ from ..operations.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import convolve_integers
 from ..operators._quantization import multiply_integers
 from .convolution import check_bias, filter_windows
-from .deferred import Deferred, Row, Rows, plain
+from .deferred import Row, Rows, plain
+from .dequantized import Dequantized
 from .matmul import broadcast_term
 from .packed_weights import BlockQuantized, multiply_block_quantized
 from .quantize_linear import aligned, blocks_of, floats_of, quantization_of, target_of
@@ -34,37 +35,11 @@ _MOST_PRODUCTS = 2**31 // 255**2
 _ORDINARY = (1e-30, 1e30)
 
 
-@dataclass(frozen=True, eq=False)
-class Quantized(Deferred):
-    """Dequantised floats, (q - zero_point) * scale, computed only where an operator needs floats.
-
-    Args:
-      q: the integers.
-      scale: broadcasts to them: a scalar, or of their rank.
-      zero_point: as `scale`; None is 0.
-      kind: the type of the floats.
-    """
-
-    q: Array
-    scale: Array
-    zero_point: Array | None
-    kind: np.dtype[Any]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.kind
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.q.shape
+class Quantized(Dequantized):
+    """Dequantised floats, whose scale broadcasts to the integers."""
 
     def compute(self) -> Array:
         return floats_of(self.q, self.scale, self.zero_point, self.kind)
-
-    @property
-    def transposed(self) -> Quantized:
-        zero_point = None if self.zero_point is None else self.zero_point.T
-        return Quantized(self.q.T, self.scale.T, zero_point, self.kind)
 
     @property
     def is_uniform(self) -> bool:
@@ -92,7 +67,7 @@ def _dequantize(_: Callable[..., Any], keywords: Keywords) -> Any:
     x = given["x"]
     if x.ndim == 2 and given.get("block_size", 0) > 0:
         scale, zero_point, axis, kind = blocks_of(**given)
-        return BlockQuantized(x, scale, zero_point, axis, given["block_size"], kind)
+        return BlockQuantized(x, scale, zero_point, kind, axis, given["block_size"])
     return Quantized(x, *quantization_of(**given))
 
 

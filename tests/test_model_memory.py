@@ -337,6 +337,16 @@ def test_a_picture_that_is_written_is_counted(tmp_path, monkeypatch):
 
 # The machine.
 
+
+def test_a_limit_of_the_process_counts(tmp_path, monkeypatch):
+    """That of `ulimit -v`."""
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", {resource.RLIMIT_AS: (100, 2**40)}.get)
+    assert "the machine has 0.0 GiB" in fault_of(tmp_path, model())
+    monkeypatch.setattr(resource, "getrlimit", {resource.RLIMIT_AS: (resource.RLIM_INFINITY,) * 2}.get)
+    read_model(saved(tmp_path, model()))
+
+
 GROUP = "/docker/1234"
 
 

@@ -1,6 +1,7 @@
 """Malicious ONNX models: each is refused with a message, and control characters of its names are escaped."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -387,6 +388,31 @@ def test_a_constant_that_each_node_doubles(monkeypatch):
         to_jax(proto)()
 
 
+@pytest.mark.parametrize("options", [{"static": {"n": 2**30}}, {"maximum": {"rows": 2**40}, "int32": ["n"]}], ids=str)
+def test_rows_of_a_loop_that_no_memory_holds(options):
+    """They are counted before it runs: those of all its iterations, or as many as are stated."""
+    infos = [value("i"), value("go"), value("s")]
+    nodes = [make("Identity", ["go"], ["on"]), make("Neg", ["s"], ["t"]), make("Neg", ["s"], ["row"])]
+    body = helper.make_graph(nodes, "body", infos, [value("on"), value("t"), value("row")])
+    inputs = {"x": np.zeros(2**10, np.float32), "n": np.int64(3)}
+    proto = model([make("Loop", ["n", "", "x"], ["last", "rows"], body=body)], inputs, ["rows"])
+    given = [inputs["x"], np.int32(3)][: 2 - len(options.get("static", ()))]
+    with pytest.raises(OnnxError, match=r"Loop node #0: the model needs \d+.0 GiB .* output 'rows'"):
+        to_jax(proto, **options)(*given)
+
+
+def test_a_program_that_no_memory_holds(tmp_path, monkeypatch):
+    """Each array fits; an input, an output and what is between do not."""
+    monkeypatch.setattr(memory_checks, "device_limit", lambda _: None)
+    nodes = [make("MatMul", ["x", "x"], ["a"]), make("MatMul", ["a", "x"], ["b"]), make("Add", ["a", "b"], ["y"])]
+    (tmp_path / "m.onnx").write_bytes(model(nodes, {"x": np.zeros((512, 512), np.float32)}, ["y"]).SerializeToString())
+    for mebibytes, code in ((64, 0), (2.5, 1)):
+        monkeypatch.setattr(memory_checks, "_available", lambda size=int(mebibytes * 2**20): size)
+        ran = CliRunner().invoke(command, ["run", str(tmp_path / "m.onnx")])
+        assert ran.exit_code == code, ran.output
+    assert "temporary arrays" in ran.output
+
+
 def test_long_chains_and_many_outputs():
     """No real network of ten thousand nodes has as many as the limit."""
     chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(33_000)]
@@ -424,6 +450,16 @@ def test_loops_in_loops_are_counted():
             jax.eval_shape(to_jax(nested_loops(trips, levels), max_nodes=300), X)
 
 
+def test_arrays_of_sequences_are_counted():
+    """An insertion copies the sequence: of 99 of up to 98 arrays, each 16 count as a node more."""
+    nodes = [make("SequenceEmpty", [], ["s0"])]
+    nodes += [make("SequenceInsert", [f"s{i}", "x"], [f"s{i + 1}"]) for i in range(99)]
+    proto = model([*nodes, make("ConcatFromSequence", ["s99"], ["y"], axis=0)], {"x": X}, ["y"])
+    assert jax.eval_shape(to_jax(proto, max_nodes=400), X).shape == (198,)
+    with pytest.raises(OnnxError, match="at most 300 nodes may run"):
+        jax.eval_shape(to_jax(proto, max_nodes=300), X)
+
+
 def test_functions_are_read_once_and_their_errors_too():
     """Of 2**40 calls of a function with an operator that is not supported, one is told."""
     calls = [
@@ -446,7 +482,7 @@ def test_long_work_is_told(monkeypatch, capsys):
 
 
 @pytest.mark.exhaustive
-def test_run_can_be_interrupted_while_xla_compiles(tmp_path):
+def test_run_says_which_node_it_traces_and_can_be_interrupted_while_xla_compiles(tmp_path):
     """Python runs no signal handler before XLA returns, which would take minutes."""
     chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(12_000)]
     (tmp_path / "m.onnx").write_bytes(model(chain, {"v0": X}, ["v12000"]).SerializeToString())
@@ -454,6 +490,7 @@ def test_run_can_be_interrupted_while_xla_compiles(tmp_path):
     code = f"{often}; from dml_jax.__main__ import main; main()"
     arguments = [sys.executable, "-c", code, "run", str(tmp_path / "m.onnx")]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert any(re.search(r"s: Sum node #\d+, after \d+ nodes", line) for line in process.stderr)
         assert any("XLA compiles" in line for line in process.stderr)
         process.send_signal(signal.SIGINT)
         assert process.stderr.read().endswith("interrupted\n")

@@ -72,7 +72,8 @@ def iterate(loop: Iteration) -> Results:
                 raise
     state, rows = results
     return state, [
-        _pad_rows(y, loop.maximum[k]) if k in loop.maximum and loop.read[k] else y for k, y in enumerate(rows)
+        _pad_rows(name, y, loop.maximum[k]) if k in loop.maximum and name else y
+        for k, (name, y) in enumerate(zip(loop.read, rows, strict=True))
     ]
 
 
@@ -114,9 +115,10 @@ def _stack(rows: Sequence[Any]) -> Any:
     return move_bounded(lambda *rows: (np if is_known else jnp).stack(rows), *rows)
 
 
-def _pad_rows(rows: Any, size: int) -> Any:
-    """Pads rows with zeros to a number of rows."""
+def _pad_rows(name: str, rows: Any, size: int) -> Any:
+    """Pads the rows of a scan output with zeros to a number of rows."""
     (array,), form = as_arrays([rows])
+    check_array(f"output {name!r}", jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype))
     pads = [(0, max(0, size - array.shape[0])), *([(0, 0)] * (array.ndim - 1))]
     return form.with_zero().values([move_bits(lambda x: jnp.pad(x[:size], pads), array)])[0]
 

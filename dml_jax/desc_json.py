@@ -7,10 +7,10 @@ from typing import Any
 
 from .catalogue import STRUCTS
 from .core.arguments.static_values import as_int
+from .core.json_fields import as_object, refuse_unknown
 from .core.structs.computation import Computation
 from .core.structs.feature_level import NEWEST, FeatureLevel
 from .core.structs.operator_desc import OperatorDesc
-from .core.tensors.tensor_json import as_object, refuse_unknown
 from .errors import ConstraintError, Faults, SkippedError, suggestion
 from .graphs.graph_desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph
@@ -182,6 +182,8 @@ def _read_fields(cls: type[OperatorDesc[Any]], form: Mapping[str, Any], faults: 
             values[name] = None
         elif shown not in form:
             faults.add(ConstraintError(f"{shown} is missing", (operator,)))
+        elif form[shown] is None:
+            faults.add(ConstraintError(f"{shown} is null, which only an optional field may be", (operator,)))
         else:
             _read_field(cls, name, form, values, faults)
     return values

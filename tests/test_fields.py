@@ -239,8 +239,9 @@ def test_the_json_of_every_kind():
         ({"ScaleSize": {"Width": 3, "Hight": 4}}, "MIX: ScaleSize: unknown field 'Hight'; did you mean 'Height'"),
         ({"FusedActivation": {"Type": "ELU"}}, "MIX: FusedActivation: unknown activation 'ELU'"),
         ({"FusedActivation": {"Type": "ACTIVATION_ELU", "Beta": 1}}, "MIX: FusedActivation: ACTIVATION_ELU: the param"),
-        ({"Times": None}, "Times must be an integer, but it is None"),
-        ({"InputTensor": None}, "MIX: InputTensor: a tensor must be a JSON object, but it is None"),
+        ({"Times": None}, "MIX: Times is null, which only an optional field may be"),
+        ({"InputTensor": None}, "MIX: InputTensor is null, which only an optional field may be"),
+        ({"OtherTensors": [None]}, r"MIX: OtherTensors\[0\]: a tensor must be a JSON object, but it is null"),
     ],
 )
 def test_json_that_is_refused(change, match):

@@ -118,8 +118,8 @@ def test_all_faults_are_found():
     bad["desc"]["InputEdges"].append({"ToNode": "pick"})
     bad["desc"]["Inputs"]["x"] = {"Sizes": [1]}
     assert find_faults(bad) == [
-        'GRAPH: node \'order\': Data[1]: it must be a number, or "nan", "inf" or "-inf", but it is \'x\'',
-        'GRAPH: node \'order\': Data[2]: it must be a number, or "nan", "inf" or "-inf", but it is None',
+        'GRAPH: node \'order\': Data[1]: it must be a number, or "nan", "inf" or "-inf", but it is "x"',
+        'GRAPH: node \'order\': Data[2]: it must be a number, or "nan", "inf" or "-inf", but it is null',
         "GRAPH: InputEdges[1]: GraphInput must be a name, but it is missing",
         "GRAPH: InputEdges[1]: ToNodeInput must be a name, but it is missing",
         "GRAPH: Inputs: x: DataType is missing",

@@ -6,11 +6,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..core.json_fields import as_object, shown
 from ..core.structs.computation import Computation
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, Faults
-from .json_fields import as_object, get, integer, look_up, only, shown
+from .json_fields import get, integer, look_up, only
 from .nchw_images import PICTURES, picture_shape
 from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch
 from .onnx_models import OnnxModel

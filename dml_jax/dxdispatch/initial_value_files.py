@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.json_fields import shown
 from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import map_npy
 from .initial_values import Initial, from_array
-from .json_fields import get, only, shown
+from .json_fields import get, only
 from .nchw_images import PICTURES, read_picture
 
 

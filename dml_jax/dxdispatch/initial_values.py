@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.json_fields import as_object, shown
 from ..core.structs.fields import number_from_json
 from ..core.tensors.data_type import DataType
 from ..errors import ConstraintError
-from .json_fields import as_object, get, integer, only, shown
+from .json_fields import get, integer, only
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,19 @@
 """Reads fields of JSON objects; errors name the unknown, missing or mistyped field, and the accepted values."""
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..errors import ConstraintError, SeveralErrors, SkippedError, suggestion
+from ..core.json_fields import refuse_unknown, shown
+from ..errors import ConstraintError, Faults, SkippedError, suggestion
 
 UINT64_MAX = 2**64 - 1
 
 
-def as_object(what: str, value: Any) -> Mapping[str, Any]:
-    """Returns a value that must be a JSON object; the error for anything else calls it `what`."""
-    if isinstance(value, Mapping):
-        return value
-    raise ConstraintError(f"{what} must be a JSON object, but it is {shown(value)}")
-
-
-def shown(value: Any) -> str:
-    """Returns a value as JSON writes it, shortened, for messages."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def only(fields: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuses unknown fields: a misspelt one would be ignored otherwise."""
-    unknown = [field for field in fields if field not in known]
-    if unknown:
-        raise SeveralErrors([ConstraintError(f"unknown field {f!r}; {suggestion(f, known)}") for f in unknown])
+    """Refuses unknown fields."""
+    faults = Faults()
+    refuse_unknown(fields, known, faults)
+    faults.finish()
 
 
 def get(fields: Mapping[str, Any], field: str, kind: type, default: Any = ...) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.json_fields import as_object
 from ..core.structs.computation import Computation
 from ..core.structs.feature_level import NEWEST
 from ..core.structs.operator_desc import OperatorDesc
@@ -13,7 +14,7 @@ from ..errors import ConstraintError, Faults
 from . import json_text as text
 from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, read_command
 from .faults import Fault, ModelError
-from .json_fields import as_object, get, only
+from .json_fields import get, only
 from .json_line_numbers import line_of, lines_of
 from .memory_checks import check_memory
 from .nchw_images import PICTURES

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.json_fields import shown
 from ..core.tensors.data_type import DataType
 from ..errors import ConstraintError
 from .initial_values import Initial
-from .json_fields import get, shown
+from .json_fields import get
 
 # The formats of files, by their endings.
 PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.json_fields import as_object, shown
 from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError, Faults
-from .json_fields import as_object, get, integer, look_up, only, shown
+from .json_fields import get, integer, look_up, only
 from .onnx_models import OnnxModel
 from .resources import Buffer
 

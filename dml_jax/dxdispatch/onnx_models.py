@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.json_fields import as_object, shown
 from ..errors import ConstraintError
 from .initial_value_files import find_file
-from .json_fields import as_object, get, integer, only, shown
+from .json_fields import get, integer, only
 
 if TYPE_CHECKING:
     from ..onnx.graph import Graph

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.json_fields import as_object, shown
 from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_bytes, as_elements
 from ..errors import ConstraintError, Faults
 from .initial_value_files import from_file
 from .initial_values import Initial, constant, from_array, from_list, from_mixed_list, sequence
-from .json_fields import as_object, get, integer, only, shown
+from .json_fields import get, integer, only
 
 DEFERRED = "deferred"
 PICTURE_OPTIONS = ("resampleSize", "resampleMode")

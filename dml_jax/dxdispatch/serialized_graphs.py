@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.json_fields import shown
 from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, Faults
 from ..graphs.graph_files import constant_files, read_graph_file
 from .commands import Dispatchable
 from .initial_value_files import find_file
-from .json_fields import get, only, shown
+from .json_fields import get, only
 
 
 def read_serialized(json: Mapping[str, Any], folder: Path, feature_level: FeatureLevel | str) -> Dispatchable:

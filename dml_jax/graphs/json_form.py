@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ..core.json_fields import as_object, refuse_unknown, shown
 from ..core.structs.feature_level import FeatureLevel
 from ..core.structs.fields import number_from_json
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import scalar_of
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
-from ..core.tensors.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
+from ..core.tensors.tensor_json import tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
 from .graph_desc import GraphDesc
 from .nodes_and_edges import Constant, Nodes, Port
@@ -135,7 +136,7 @@ def _number(json: Any) -> Any:
     number = number_from_json(json)
     if isinstance(number, int | float) and not isinstance(number, bool):
         return number
-    raise ConstraintError(f'it must be a number, or "nan", "inf" or "-inf", but it is {json!r:.60}')
+    raise ConstraintError(f'it must be a number, or "nan", "inf" or "-inf", but it is {shown(json)}')
 
 
 def _read_edges(json: Mapping[str, Any], nodes: Mapping[str, Any], faults: Faults) -> dict[Port, Port]:

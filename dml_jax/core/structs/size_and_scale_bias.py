@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ...errors import ConstraintError, DataTypeError, Faults, describe, message
-from ..tensors.tensor_json import refuse_unknown
+from ..json_fields import refuse_unknown
 from .fields import FLOAT, UINT, Field
 
 

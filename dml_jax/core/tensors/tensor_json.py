@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ConstraintError, Faults, suggestion
+from ...errors import ConstraintError, Faults
 from ..arguments.static_values import as_int
+from ..json_fields import as_object, refuse_unknown, shown
 from .data_type import DataType, TensorFlags
 from .tensor_desc import FIELDS, TensorDesc, implied_bytes
 
@@ -18,7 +19,7 @@ def tensor_from_json(json: Any) -> TensorDesc:
     json = as_object("a tensor", json)
     kind = json.get("Type", "BUFFER")
     if kind not in ("BUFFER", "DML_TENSOR_TYPE_BUFFER"):
-        raise ConstraintError(f"Type must be DML_TENSOR_TYPE_BUFFER, but it is {kind!r}")
+        raise ConstraintError(f"Type must be DML_TENSOR_TYPE_BUFFER, but it is {shown(kind)}")
     if "Desc" in json:
         extra = set(json) - {"Type", "Desc"}
         if extra:
@@ -38,7 +39,7 @@ def _from_fields(json: Mapping[str, Any]) -> TensorDesc:
     faults.finish()
     values = {keywords[field]: value for field, value in json.items() if field in keywords}
     if not isinstance(values["data_type"], str):
-        raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {values['data_type']!r:.60}")
+        raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {shown(values['data_type'])}")
     values["data_type"] = DataType.named(values["data_type"])
     # DxDispatch's rule: empty strides, and a size of 0, stand for those that the sizes imply.
     if values.get("strides") == []:
@@ -64,21 +65,3 @@ def tensor_to_json(tensor: TensorDesc) -> dict[str, Any]:
     if tensor.guaranteed_base_offset_alignment:
         form["GuaranteedBaseOffsetAlignment"] = tensor.guaranteed_base_offset_alignment
     return form
-
-
-def as_object(what: str, json: Any) -> Mapping[str, Any]:
-    """Returns a value that must be a JSON object.
-
-    Raises:
-      ConstraintError: it is not one; the message calls it `what`.
-    """
-    if isinstance(json, Mapping):
-        return json
-    raise ConstraintError(f"{what} must be a JSON object, but it is {json!r:.60}")
-
-
-def refuse_unknown(json: Mapping[str, Any], known: Any, faults: Faults) -> None:
-    """Collects an error for each unknown field, with the name that may be meant."""
-    for field in json:
-        if field not in known:
-            faults.add(ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), known)}"))

@@ -13,6 +13,7 @@ import yaml
 import dml_jax
 from dml_jax.command.main import command
 from dml_jax.compiled.artifact import VERSION
+from dml_jax.onnx import check_file, constant_work, memory_limits, node_limits, node_reader, traced_memory
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -53,6 +54,18 @@ def test_versions_are_those_of_the_metadata():
     assert set(PROJECT["dependencies"]) == {f"jax{jax}", f"jaxlib{jax}", f"numpy>={numpy}"}
 
 
+def test_the_releases_to_take_are_those_that_were_tested():
+    (sentence,) = re.findall(r"\*\*(Take jax .*?)\*\*", STABILITY, re.DOTALL)
+    table = (ROOT / "docs/contributing.md").read_text().partition("### Where the tests passed")[2].partition("\n## ")[0]
+    tested = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+    releases = re.findall(r"jax (0[\d.]*\d)( on NVIDIA GPUs)?", sentence)
+    assert len(releases) == 3
+    for release, on_gpus in releases:
+        assert any(
+            jax.startswith(release) and ("NVIDIA" in platform) == bool(on_gpus) for platform, _, jax, _ in tested
+        )
+
+
 def test_the_version_of_artifacts_is_the_one_written():
     assert f"all that write artifact version {VERSION};" in STABILITY
 
@@ -75,6 +88,22 @@ def test_every_claim_names_tests_that_exist():
         named = re.findall(r"`([\w./]+)`", tests)
         assert named
         assert all((ROOT / "tests" / name).exists() for name in named), tests
+
+
+def test_limits_of_onnx_models_are_those_of_the_library():
+    counted = " ".join(SECURITY.partition("## What is counted of an ONNX model")[2].partition("\n## ")[0].split())
+    stated = {
+        f"`max_nodes`, by default {node_limits.MAX_NODES:,}": True,
+        f"{node_limits.PER_SEQUENCE} arrays of a sequence that a node reads count as a node": True,
+        f"| dimensions of an array | it is used | {memory_limits.MOST_DIMENSIONS} |": True,
+        f"| graphs and functions in each other | `to_jax` returns | {node_reader.DEEPEST} |": True,
+        f"constants of more than {memory_limits.SURELY_FITS // 2**20} MiB": True,
+        f"up to {traced_memory.MANY // 2**20} MiB each": True,
+        "more than a million iterations": constant_work.MOST_ITERATIONS == 2**20,
+        "more than 2**32 pairs of elements": constant_work.MOST_PRODUCTS == 2**32,
+    }
+    assert [words for words, is_so in stated.items() if words not in counted or not is_so] == []
+    assert f"trace more than {check_file.MOST_TRACED:,} nodes" in SECURITY
 
 
 # Installing.

@@ -92,6 +92,9 @@ OPTIONS = {
         k_quant_type="PER_TENSOR",
         **GROUPED,
     ),
+    "com.microsoft::MatMulNBits with bits=3": make(
+        "MatMulNBits", ["x"] * 3, ["y"], K=1, N=1, bits=3, block_size=16, domain=MICROSOFT
+    ),
     "com.microsoft::MatMulNBits with weight_prepacked=1": make(
         "MatMulNBits", ["x"] * 3, ["y"], K=1, N=1, block_size=16, weight_prepacked=1, domain=MICROSOFT
     ),

@@ -142,7 +142,6 @@ def test_weights_that_are_left_out(has_bias):
 
 
 WRONG_PRODUCTS = {
-    "bits must be 2 or 4 or 8": {"bits": 3},
     "block_size must be a power of 2": {"block_size": 24},
     "K and N must be at least 1": {"N": 0},
     r"A: its sizes must be \[\?, 32\]": {0: np.zeros((2, 31), np.float32)},

@@ -24,7 +24,6 @@ from .matmul import gemm
 from .operand_checks import check_shape, check_value, refuse
 from .values import Array, Operators, as_wide, on_device
 
-_BITS = (2, 4, 8)
 # The numbers of the 16 codes of bitsandbytes' types of 4 bits. In FP4 the highest bit is the sign; NF4 has quantiles of
 # the normal distribution.
 _FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
@@ -47,13 +46,12 @@ def mat_mul_n_bits(
     bias: Array | None = None,
     K: int,  # noqa: N803  # as ONNX Runtime calls them
     N: int,  # noqa: N803
-    bits: int = 4,
+    bits: int = 4,  # supported_options.py refuses others than 2, 4 and 8
     block_size: int,
-    weight_prepacked: int = 0,  # supported_options.py refuses others
+    weight_prepacked: int = 0,  # and others here
     accuracy_level: int = 0,  # the least that will do: here it is the highest
 ) -> jax.Array:
     """MatMulNBits: a @ dequantised(b).T + bias. Empty weights are zeros; `g_idx` has the block of each of K inputs."""
-    check_value("bits", bits, _BITS)
     _check_block(block_size)
     _check_sizes(N, K)
     check_shape("A", a, (*[None] * (a.ndim - 1), K))
@@ -127,7 +125,7 @@ def gather_block_quantized(
     if is_float:
         refuse(f"data of {data.dtype} have none", zero_points=zero_points)
     if is_bytes:
-        check_value("bits", bits, _BITS)
+        check_value("bits", bits, (2, 4, 8))
         check_value("gather_axis of uint8", along, (0,))
         fields = 8 // bits
     if fields > 1 and blocked == along:

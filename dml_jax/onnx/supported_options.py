@@ -22,7 +22,7 @@ _SUPPORTED: Mapping[str, Mapping[str, Collection[Any]]] = {
         **dict.fromkeys(("k_quant_type", "v_quant_type"), ("NONE",)),
         "kv_cache_bit_width": (0,),
     },
-    "com.microsoft::MatMulNBits": {"weight_prepacked": (0,)},
+    "com.microsoft::MatMulNBits": {"bits": (2, 4, 8), "weight_prepacked": (0,)},
     "com.microsoft::MultiHeadAttention": {"cache_indirection": (None,)},
     "com.microsoft::QAttention": {"do_rotary": (0,), "past_present_share_buffer": (0,)},
     "com.microsoft::RotaryEmbedding": {"scale": (1.0,)},

@@ -5,7 +5,12 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from itertools import chain
 from typing import Any
+
+from .words_elsewhere import WORDS
+
+FEW = 16  # names that a message lists whole
 
 
 class ConstraintError(ValueError):
@@ -112,7 +117,7 @@ class Faults:
 def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) -> str:
     """Returns the message of a broken rule: the operator, the rule, the fact that breaks it, then every operand."""
     got = ", ".join(f"{name}={describe(value)}" for name, value in operands.items())
-    return f"{operator}: {rule}, but {fact}.\n  got {got}"
+    return f"{operator}: {rule}, but {fact}{'' if fact.endswith('?') else '.'}\n  got {got}"
 
 
 def describe(value: Any) -> str:
@@ -133,8 +138,34 @@ def describe(value: Any) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Returns a hint for an unknown name: the known name that is most similar, ignoring case, or else all of them."""
+    """Returns a hint for an unknown name: the known one that is meant, or else all of them, or of many the nearest."""
     known = list(known)
+    if (one := meant(name, known)) is not None:
+        return f"did you mean {one!r}?"
+    if len(known) <= FEW:
+        return f"known are {', '.join(map(escaped, known))}"
+    return f"the nearest are {', '.join(map(escaped, _near(name, known, 5, 0.0)))}"
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is the word of another library, most similar, or ends with it, ignoring case; else None.
+
+    meant("bilinear", ["nearest", "linear"]) is "linear", and meant("RELU", ["ACTIVATION_ELU", "ACTIVATION_RELU"]) the
+    second one.
+    """
+    known, word = list(known), name.rpartition(".")[2].casefold()
+    by_fold = {k.casefold(): k for k in known}
+    elsewhere = (by_fold.get(k.casefold()) for k in WORDS.get(word.replace("_", "").replace("-", ""), ()))
+    endings = sorted((k for fold, k in by_fold.items() if fold.endswith(f"_{word}")), key=len)
+    return next(filter(None, chain(elsewhere, _near(name, known, 1, 0.8), endings)), None)
+
+
+def hint(name: object, known: Iterable[str | None]) -> str:
+    """What a fact that names a wrong value ends with: the known name that is meant, if one is."""
+    one = meant(name, filter(None, known)) if isinstance(name, str) else None
+    return "" if one is None else f"; did you mean {one!r}?"
+
+
+def _near(name: str, known: Sequence[str], most: int, cutoff: float) -> list[str]:
     by_fold = {k.casefold(): k for k in reversed(known)}
-    near = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.8)
-    return f"did you mean {by_fold[near[0]]!r}?" if near else f"known are {', '.join(map(escaped, known))}"
+    return [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, most, cutoff)]

@@ -238,7 +238,7 @@ WRONG = {
         ["gather_nd", "a", "b", "c", "--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"],
         "must be below --num-processes 2",
     ),
-    "no operator": (["transpose"], "No such command 'transpose'; known are activate, add"),
+    "no operator": (["transpose"], "No such command 'transpose'; did you mean 'as_strided'?"),
     "misspelt operator": (["depth_to_spce"], "No such command 'depth_to_spce'; did you mean 'depth_to_space'?"),
     "hyphens": (["depth-to-space"], "No such command 'depth-to-space'; did you mean 'depth_to_space'?"),
 }

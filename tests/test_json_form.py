@@ -70,7 +70,7 @@ GOOD = {"DataType": "FLOAT32", "Sizes": [1, 4, 1, 1]}
         ([], "a descriptor must be a JSON object"),
         ({}, '"type" is missing'),
         ({"type": "DML_OPERATOR_GATHR"}, "unknown operator 'GATHR'; did you mean 'GATHER'"),
-        ({"type": "DML_OPERATOR_SORT_BY_KEY"}, "unknown operator 'SORT_BY_KEY'; known are GATHER, GATHER_ELEMENTS"),
+        ({"type": "DML_OPERATOR_SORT_BY_KEY"}, "unknown operator 'SORT_BY_KEY'; the nearest are "),
         ({**form(), "descr": {}}, "unknown field 'descr'; did you mean 'desc'"),
         ({**form(), "desc": 3}, '"desc" must be a JSON object'),
         (form(inputTensor=GOOD), "unknown field 'inputTensor'; did you mean 'InputTensor'"),

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import ConstraintError, DataTypeError, message
+from ..errors import ConstraintError, DataTypeError, hint, message
 
 Operands = Mapping[str, Any]
 Fact = str | None
@@ -217,7 +217,8 @@ def one_of(attribute: str, accepted: tuple[str | None, ...]) -> Rule:
     """The attribute is one of a few names."""
 
     def broken_by(x: Operands) -> Fact:
-        return None if x[attribute] in accepted else f"it is {x[attribute]!r}"
+        value = x[attribute]
+        return None if value in accepted else f"it is {value!r}{hint(value, accepted)}"
 
     text = f"{{{attribute}}} must be one of {', '.join(map(repr, accepted))}"
     return Rule(f"one_of({attribute})", text, broken_by)

@@ -15,7 +15,7 @@ from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import named
 from ..core.tensors.tensor_desc import TensorDesc
-from ..errors import ConstraintError, message
+from ..errors import ConstraintError, hint, message
 from ..operations.depth_space import Blocks, rearrange
 
 
@@ -48,7 +48,7 @@ def _as_order(operator: str, name: str, order: Any) -> DepthSpaceOrder:
     if isinstance(order, str) and order in ORDERS:
         return ORDERS[order]
     rule = f"{name} must be a DepthSpaceOrder, or one of {', '.join(map(repr, ORDERS))}"
-    raise ConstraintError(message(operator, rule, f"it is {order!r}", {name: order}))
+    raise ConstraintError(message(operator, rule, f"it is {order!r}{hint(order, ORDERS)}", {name: order}))
 
 
 Order = Annotated[DepthSpaceOrder | OrderName, attribute(_as_order, *ORDERS, shown="DepthSpaceOrder | str")]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from ...errors import ConstraintError, DataTypeError, Faults, describe, message
+from ...errors import ConstraintError, DataTypeError, Faults, describe, hint, message
 from ..arguments.static_values import as_flag, as_int, as_real, as_row
 from ..tensors.tensor_desc import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json
@@ -204,7 +204,8 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
         if not isinstance(value, str) and as_int(struct, field, value) in list(names):
             return names(value)
         rule = f"{field} must be one of {accepted}"
-        raise ConstraintError(message(struct, rule, f"it is {describe(value)}", {field: value}))
+        fact = f"it is {describe(value)}{hint(value, (*values, *elsewhere))}"
+        raise ConstraintError(message(struct, rule, fact, {field: value}))
 
     def from_json(json: Any) -> Any:
         if isinstance(json, str) and json in elsewhere and json not in values:

@@ -48,14 +48,20 @@ def ops(operator: type[OperatorDesc] | None, feature_level: FeatureLevel, as_jso
 
 
 def _show_all(classes: Iterable[type[OperatorDesc]]) -> None:
-    """Prints a line per operator."""
+    """Prints a line per operator; without a terminal with tabs, for `cut` and `awk`."""
     from ..catalogue import computed_by
 
-    table = _table("operator", "since", "function", "fields")
-    for cls in classes:
-        fields = ", ".join(cls.directml_names().values())
-        table.add_row(cls.operator_type, str(cls.support[-1].since), computed_by(cls), fields)
-    _console().print(table)
+    console, table = _console(), _table(*(heads := ("operator", "since", "function", "fields")))
+    rows = [
+        (cls.operator_type, str(cls.support[-1].since), computed_by(cls), ", ".join(cls.directml_names().values()))
+        for cls in classes
+    ]
+    if not console.is_terminal:
+        click.echo("\n".join(map("\t".join, (heads, *rows))))
+        return
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:

@@ -372,6 +372,17 @@ def test_what_is_no_type_of_a_scalar_union(kind):
 # Running.
 
 
+def test_a_field_without_its_kind_is_told():
+    @dataclass(frozen=True)
+    class KindlessDesc(OperatorDesc):
+        input: Input
+        times: int
+        operator_type: ClassVar[str] = "KINDLESS"
+
+    with pytest.raises(TypeError, match=r"KindlessDesc\.times must have a kind .* such as UInt"):
+        KindlessDesc.fields()
+
+
 def test_ports_are_the_tensors_one_by_one():
     assert list(MIX.ports()) == ["input", "others[0]", "others[1]", "output"]
     assert list(FULL.ports()) == ["input", "others[0]", "others[1]", "bias", "output", "copy"]

@@ -73,8 +73,11 @@ class OperatorDesc(Computation[R]):
     @cache
     def fields(cls) -> Mapping[str, Field]:
         """Returns the kind of each field, in DirectML's order."""
-        kinds = fields_of(cls)
-        return {f.name: kinds[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+        kinds, names = fields_of(cls), [f.name for f in fields(cls)]  # type: ignore[arg-type]
+        for name in names:
+            if name not in kinds:
+                raise TypeError(f"{cls.__name__}.{name} must have a kind of core/structs/fields.py, such as UInt")
+        return {name: kinds[name] for name in names}
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:

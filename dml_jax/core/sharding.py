@@ -16,6 +16,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_
 from ..errors import ConstraintError, DataTypeError, message
 from ..operations.programs.forced_form import forcing
 from ..operations.programs.partition import Shards, knowing
+from .rules import Operands
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
@@ -37,6 +38,17 @@ class Dims:
     output: Sequence[str]
     local: Sequence[str] = ()
     whole: Sequence[int] = ()
+
+
+def dims_of_input(x: Operands) -> Dims:
+    """Of an operator whose output has the dimensions of `input`."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    return Dims({"input": names}, names)
+
+
+def dims_of_sizes(x: Operands) -> Dims:
+    """Of an operator that makes an output of `sizes`."""
+    return Dims({}, [f"output {d}" for d in range(len(x["sizes"]))])
 
 
 def as_out_sharding(operator: str, value: Any) -> OutSharding:

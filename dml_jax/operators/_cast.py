@@ -13,7 +13,7 @@ from jax import lax
 from ..core.arguments.kinds import Data, DType, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -38,12 +38,7 @@ def _no_number(x: Operands) -> str | None:
 RULES = (Rule("castable(input)", "{input}.{dtype} must have numbers that {dtype} may hold", _no_number, DataTypeError),)
 
 
-def _dims(x: Operands) -> Dims:
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    return Dims({"input": names}, names)
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_input)
 def cast(
     input: Data,
     dtype: DType,

@@ -13,7 +13,7 @@ from jax import lax
 from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     FLOATS,
@@ -33,7 +33,6 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.values.bit_exact import is_key
-from ._elementwise_sharding import elementwise
 from ._identity import identity
 
 __all__ = ["ElementWiseClip1Desc", "ElementWiseClipDesc", "clip"]
@@ -48,14 +47,10 @@ def _unordered(x: Operands) -> str | None:
 RULES = (Rule("real(input)", "{input}.{dtype} must be an integer or floating-point type", _unordered, DataTypeError),)
 
 
-def _dims(x: Operands) -> Dims:
-    return elementwise(x["input"].ndim, "input")
-
-
 Bound = Annotated[Number | None, replace(number_of("input"), shown="Number | None")]
 
 
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_input)
 def clip(
     input: Data,
     min: Bound = None,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import DType, OutSharding, Value
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, representable
-from ..core.sharding import Dims
+from ..core.sharding import dims_of_sizes
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import FLOAT, INT, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -34,11 +34,7 @@ RULES = (
 )
 
 
-def _dims(x: Operands) -> Dims:
-    return Dims({}, [f"output {d}" for d in range(len(x["sizes"]))])
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_sizes)
 def diagonal_matrix(
     sizes: Sequence[int], dtype: DType, *, offset: int = 0, value: Value = 1, out_sharding: OutSharding = None
 ) -> jax.Array:

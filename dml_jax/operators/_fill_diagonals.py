@@ -11,8 +11,8 @@ import numpy as np
 
 from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, minimum_rank, sizes_follow
-from ..core.sharding import Dims
+from ..core.rules import Rule, minimum_rank, sizes_follow
+from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
 from ..core.structs.fields import INT, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
@@ -28,12 +28,7 @@ Value = Annotated[Number, number_of("input")]
 RULES = (minimum_rank("input", 2),)
 
 
-def _dims(x: Operands) -> Dims:
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    return Dims({"input": names}, names)
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_input)
 def fill_diagonals(input: Data, *, begin: int, end: int, value: Value, out_sharding: OutSharding = None) -> jax.Array:
     """Replaces the elements on neighbouring diagonals of matrices by a number.
 

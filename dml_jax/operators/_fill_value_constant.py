@@ -11,8 +11,8 @@ import numpy as np
 
 from ..core.arguments.kinds import DType, OutSharding, Value
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, each_at_least, representable
-from ..core.sharding import Dims
+from ..core.rules import Rule, each_at_least, representable
+from ..core.sharding import dims_of_sizes
 from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
@@ -27,11 +27,7 @@ __all__ = ["FillValueConstantDesc", "fill_value_constant"]
 RULES = (each_at_least("sizes", 0), representable("sizes", lambda x: x["sizes"], "dtype"))
 
 
-def _dims(x: Operands) -> Dims:
-    return Dims({}, [f"output {d}" for d in range(len(x["sizes"]))])
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_sizes)
 def fill_value_constant(
     sizes: Sequence[int], value: Value, dtype: DType, *, out_sharding: OutSharding = None
 ) -> jax.Array:

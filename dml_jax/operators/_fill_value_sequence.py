@@ -18,7 +18,7 @@ from ..core.arguments.exact_scalars import as_number
 from ..core.arguments.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
-from ..core.sharding import Dims
+from ..core.sharding import dims_of_sizes
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
@@ -56,11 +56,7 @@ RULES = (
 )
 
 
-def _dims(x: Operands) -> Dims:
-    return Dims({}, [f"output {d}" for d in range(len(x["sizes"]))])
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_sizes)
 def fill_value_sequence(
     sizes: Sequence[int], start: Value, delta: Delta, dtype: DType, *, out_sharding: OutSharding = None
 ) -> jax.Array:

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import (
     ALL_TYPES,
     FLOATS,
@@ -44,12 +44,7 @@ RULES = (
 )
 
 
-def _dims(x: Operands) -> Dims:
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    return Dims({"input": names}, names)
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_input)
 def identity(
     input: Data, scale: float | None = None, bias: float | None = None, *, out_sharding: OutSharding = None
 ) -> jax.Array:

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
@@ -50,12 +50,7 @@ RULES = (
 )
 
 
-def _dims(x: Operands) -> Dims:
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    return Dims({"input": names}, names)
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=dims_of_input)
 def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_sharding: OutSharding = None) -> jax.Array:
     """Multiplies `input` by a number and adds another number to each channel.
 

@@ -62,8 +62,16 @@ class _Call:
 
     @cached_property
     def y(self) -> jax.ShapeDtypeStruct:
-        """Shape and type of the output."""
+        """Shape and type of the output; JAX finds symbolic sizes, by tracing the convolution a second time."""
+        shape = (self.x.shape[0], self.w.shape[0], *self.made)
+        if all(isinstance(n, int) for n in (*self.x.shape, *shape)):
+            return jax.ShapeDtypeStruct(shape, self.x.dtype)
         return jax.eval_shape(self, self.x, self.w)
+
+    @property
+    def made(self) -> Sequence[int]:
+        """The spatial sizes of the output."""
+        return [dim.count for dim in self.windows]
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,10 @@ class _TransposedCall(_Call):
     sizes: Sequence[int]
 
     operation: ClassVar[str] = "transposed convolution"
+
+    @property
+    def made(self) -> Sequence[int]:
+        return self.sizes
 
     def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
         starts = [dim.span - 1 - dim.start for dim in self.windows]

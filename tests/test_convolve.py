@@ -56,7 +56,7 @@ def case(rank, kernel, stride, dilation, pads, groups, channels=4, made=4, batch
     return x, rng.standard_normal((made, channels // groups, *kernels), np.float32), windows, groups
 
 
-FORMS = ("plain", "matrix_products", "slices")
+FORMS = ("plain", "im2col", "slices")
 
 
 GROUPS = ((1, 3), (2, 4), (4, 4), (4, 8))  # of 4 channels, and how many are made
@@ -89,7 +89,7 @@ def test_a_product_for_each_example_or_one_for_all(is_large, monkeypatch):
     monkeypatch.setattr(im2col, "_is_large", lambda *_: is_large)
     for kernel, groups in ((1, 1), (1, 2), (3, 1), (3, 4)):
         x, w, windows, _ = one = case(2, kernel, 2, 1, (1, 0), groups, made=8, batch=3)
-        with dml_jax.use_form("matrix_products"):
+        with dml_jax.use_form("im2col"):
             y = jax.jit(partial(convolve, windows=windows, groups=groups))(x, w)
         np.testing.assert_allclose(y, exact(*one), rtol=1e-5, atol=2e-5)
     text = program((8, 64, 28, 28), (64, 64, 1, 1))
@@ -106,10 +106,10 @@ def test_large_pictures_have_a_product_each():
 # What is chosen by shapes.
 
 SHAPES: dict[str, Any] = {
-    "one by one": ("matrix_products", (1, 64, 56, 56), (256, 64, 1, 1), 1),
-    "one by one, in groups": ("matrix_products", (1, 272, 14, 14), (272, 68, 1, 1), 4),
-    "many filters, few places": ("matrix_products", (1, 256, 14, 14), (256, 256, 3, 3), 1),
-    "colours": ("matrix_products", (1, 3, 224, 224), (64, 3, 3, 3), 1),
+    "one by one": ("im2col", (1, 64, 56, 56), (256, 64, 1, 1), 1),
+    "one by one, in groups": ("im2col", (1, 272, 14, 14), (272, 68, 1, 1), 4),
+    "many filters, few places": ("im2col", (1, 256, 14, 14), (256, 256, 3, 3), 1),
+    "colours": ("im2col", (1, 3, 224, 224), (64, 3, 3, 3), 1),
     "a filter per channel": ("slices", (1, 136, 28, 28), (136, 1, 3, 3), 136),
     "many places": ("plain", (1, 64, 112, 112), (128, 64, 3, 3), 1),
     "too many columns": ("slices", (8, 96, 26, 26), (256, 48, 5, 5), 2),
@@ -141,14 +141,14 @@ def test_variants_are_chosen_by_shapes(name):
 # What JAX does with it. Small cases of every variant.
 
 SMALL = {
-    "matrix_products": case(2, 3, 2, 1, (1, 0), 2),
+    "im2col": case(2, 3, 2, 1, (1, 0), 2),
     "slices": case(2, 3, 1, 2, (1, 2), 4, made=8),
     "plain": case(2, 5, 1, 1, (1, 1), 1, channels=20),
     "slices of groups": case(2, 2, 1, 1, (0, 1), 2),
 }
 
 
-@pytest.fixture(params=sampled(list(SMALL), ["matrix_products", "slices"]))
+@pytest.fixture(params=sampled(list(SMALL), ["im2col", "slices"]))
 def small(request):
     """Operands, the convolution in a form, and its exact sums."""
     x, w, windows, groups = SMALL[request.param]

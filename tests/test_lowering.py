@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dml_jax
+from dml_jax.lowering import cpu, gpu
 from dml_jax.lowering.registry import VARIANTS
 
 PACKAGE, TESTS = Path(dml_jax.__file__).parent, Path(__file__).parent
@@ -45,7 +46,7 @@ def test_nothing_but_the_entries_of_the_package_imports_lowering():
 
 def test_only_the_registry_names_gpu_and_cpu():
     names = {"lowering/registry.py"}
-    assert {*importers("lowering/gpu")} == {*importers("lowering/cpu")} == names
+    assert importers("lowering/gpu") == importers("lowering/cpu") == names
 
 
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if name.startswith("operations/")))
@@ -74,9 +75,17 @@ def test_only_workarounds_of_faults_know_the_release_of_jaxlib():
     assert knowing == {"operations/values/xla_workarounds.py"}
 
 
+@pytest.mark.parametrize("platform", [cpu, gpu], ids=["cpu", "gpu"])
+def test_every_file_of_a_platform_has_variants_of_its_name(platform):
+    files = Path(platform.__file__).parent.glob("[a-z]*.py")
+    named = {path.stem for path in files if "VARIANTS = (" in path.read_text()}
+    assert {variant.name for variant in platform.VARIANTS} == named
+    assert len(named) > 10
+
+
 def test_there_are_few_variants():
     assert len(VARIANTS) <= 60
-    assert len({variant.name for variant in VARIANTS}) <= 24
+    assert len({variant.name for variant in VARIANTS}) <= 27
     assert {variant.platform for variant in VARIANTS} == {"cpu", "cuda"}
 
 

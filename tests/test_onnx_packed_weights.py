@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnx_building import helper, model
 
 from dml_jax import use_form
-from dml_jax.lowering.cpu import packed_product as cpu
+from dml_jax.lowering.cpu import packed_weights as cpu
 from dml_jax.onnx import to_jax
 from dml_jax.operations.packed_product import multiply_packed
 

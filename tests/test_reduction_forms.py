@@ -51,10 +51,10 @@ def flown_back(read, ids, cotangents):
 
 
 FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
-    (rows, {}, ("plain", "sorted_segments", "cache_chunks", "gather_side_sum"), (1, 3, 4, 64)),
+    (rows, {}, ("plain", "sorted_segments", "chunked_scatter_add", "gather_side_sum"), (1, 3, 4, 64)),
     (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
-    (elements, {}, ("plain", "cache_chunks", "sorted_segments"), (1, 3)),
-    (elements, {}, ("plain", "cache_chunks"), (4, 7)),
+    (elements, {}, ("plain", "chunked_scatter_add", "sorted_segments"), (1, 3)),
+    (elements, {}, ("plain", "chunked_scatter_add"), (4, 7)),
 ]
 # By default, and by the number of the read: each with one type.
 FEW = {"float32": {1: (3, 64)}, "bfloat16": {0: (4,), 3: (7,)}, "complex64": {2: (1,)}}
@@ -91,7 +91,7 @@ def test_segments_of_blocks_of_every_level(dtype):
             assert_same_bits(program(ids, [cotangent])[0], as_type(expected, jnp.dtype(dtype)))
 
 
-ON_CPUS = ("cache_chunks", "gather_side_sum")
+ON_CPUS = ("chunked_scatter_add", "gather_side_sum")
 SUMMED = list(itertools.product(("bfloat16", "float16", "float8_e4m3fn"), ON_CPUS, ("clip", "fill")))
 
 
@@ -132,7 +132,7 @@ def test_elements_in_several_chunks(axis, mode, dtype):
     read = partial(dml_jax.gather_elements, axis=axis, mode=mode)
     back = lambda at, c: jax.vjp(lambda x: read(x, at), jnp.zeros(table, dtype))[1](c)[0]  # noqa: E731
     zipf = (rng.zipf(1.3, shape) - 1) % (n + 3)
-    program = programs(("plain", "cache_chunks"), back, zipf.astype(np.int32), cotangent)[1]
+    program = programs(("plain", "chunked_scatter_add"), back, zipf.astype(np.int32), cotangent)[1]
     for at in (zipf, rng.integers(0, n, shape), np.full(shape, n - 1), np.full(shape, n)):
         kept, expected, where = (at < n) | (mode == "clip"), np.zeros(table), [*np.indices(shape)]
         where[axis] = np.minimum(at, n - 1)

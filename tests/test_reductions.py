@@ -71,7 +71,7 @@ def test_every_type_against_exact_numbers(dtype, exhaustive):
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("form", ["plain", "sorted_segments", "cache_chunks", "gather_side_sum"])
+@pytest.mark.parametrize("form", ["plain", "sorted_segments", "chunked_scatter_add", "gather_side_sum"])
 def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
     """One by one in bfloat16 they would stop at 256."""
     ones, zero = np.ones(3000, jnp.bfloat16), np.zeros(1, jnp.bfloat16)

@@ -1,0 +1,45 @@
+"""The mechanisms for CPUs, in the order in which they are asked: the first one that pays runs."""
+
+from collections.abc import Sequence
+
+from ...operations.programs.variant_selection import Variant
+from . import (
+    blocked_transpose,
+    cache_chunks,
+    chunked_scatter_add,
+    flag_words,
+    gather_side_sum,
+    halves,
+    im2col,
+    inverse,
+    long_loops,
+    matrix_products,
+    packed_weights,
+    row_by_row,
+    scatter_into_copy,
+    slices,
+    sorted_segments,
+    unfused,
+    windowed,
+)
+
+_MECHANISMS = (
+    blocked_transpose,
+    halves,
+    unfused,
+    scatter_into_copy,
+    long_loops,
+    windowed,
+    inverse,
+    sorted_segments,
+    gather_side_sum,
+    chunked_scatter_add,
+    row_by_row,
+    matrix_products,
+    packed_weights,
+    im2col,
+    cache_chunks,
+    flag_words,
+    slices,
+)
+VARIANTS: Sequence[Variant] = [variant for mechanism in _MECHANISMS for variant in mechanism.VARIANTS]

@@ -70,4 +70,4 @@ def _multiply_at_once(filters: jax.Array, columns: jax.Array, precision: lax.Pre
     return jnp.moveaxis(product, 2, 0)
 
 
-VARIANTS = (Variant("matrix_products", "convolution", "cpu", _convolve, _pays),)
+VARIANTS = (Variant("im2col", "convolution", "cpu", _convolve, _pays),)

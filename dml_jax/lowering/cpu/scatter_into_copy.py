@@ -74,7 +74,11 @@ def _branch_into_copy(layout: Layout, _: None, buffer: jax.Array, updates: jax.A
 
 
 VARIANTS = (
-    Variant("unfused", "scatter", "cpu", _write_into_copy, lambda case: not is_tiny(case.input, case.updates)),
-    Variant("unfused", "copy_table", "cpu", _leave, lambda case: not is_tiny(case.input, case.updates)),
-    Variant("unfused", "strided_write", "cpu", _update_copy, lambda case: not is_tiny(case.buffer, case.updates)),
+    Variant(
+        "scatter_into_copy", "scatter", "cpu", _write_into_copy, lambda case: not is_tiny(case.input, case.updates)
+    ),
+    Variant("scatter_into_copy", "copy_table", "cpu", _leave, lambda case: not is_tiny(case.input, case.updates)),
+    Variant(
+        "scatter_into_copy", "strided_write", "cpu", _update_copy, lambda case: not is_tiny(case.buffer, case.updates)
+    ),
 )

@@ -103,4 +103,4 @@ def _pays(case: ScatterReduceCase) -> bool:
     return case.number >= case.rows.count and (case.takes_elements or is_widened)
 
 
-VARIANTS = (Variant("cache_chunks", "scatter_reduce", "cpu", _add, _pays),)
+VARIANTS = (Variant("chunked_scatter_add", "scatter_reduce", "cpu", _add, _pays),)

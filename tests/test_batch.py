@@ -547,6 +547,9 @@ def test_wrong_arguments_are_told(job, tmp_path):
     fails(ConstraintError, "not iterators", blocks, iter([array]), out, share=(0, 2))
     fails(ConstraintError, "at least one array, but it gives none", blocks, iter([]), out)
     fails(DataTypeError, "but it is int; numpy.asarray makes an array", blocks, 3, out)
+    masked = np.ma.masked_less(array, 3)
+    for given in ({"inputs": masked}, {"inputs": iter([masked])}, {"inputs": path, "shared": [masked]}):
+        fails(DataTypeError, r"\w+\[0\] must be an array without a mask, .*; its filled", blocks, out=out, **given)
     fails(DataTypeError, "but it is list; several inputs are a tuple", lambda x, y: x, [path, path], out)
     fails(
         DataTypeError, r"shared\[0\] must be an array, but it is a str; numpy.load", blocks, path, out, shared=["s.npy"]

@@ -68,6 +68,29 @@ def test_it_is_traced_once_and_every_device_has_rows_of_its_own():
     assert seen == [2] * 8 * 3
 
 
+def test_shorter_batches_have_no_rows_of_zeros():
+    """They are filled up with the last row, for which `fn` is defined; zeros may give NaNs or a loop without end."""
+    seen = []
+
+    def told(x):
+        jax.debug.callback(lambda part: seen.extend(np.asarray(part).tolist()), x)
+        return x / x
+
+    with jax.debug_nans(True):
+        assert_same_bits(BatchFunction(told, batch_size=16)(X[3:8]), np.ones((5, 3), np.float32))
+    jax.effects_barrier()
+    assert len(seen) == 16
+    assert seen.count(X[7].tolist()) == 12
+    assert all(row in X[3:8].tolist() for row in seen)
+
+
+@pytest.mark.parametrize("rows", [8, 11, 16])
+def test_rows_without_elements(rows):
+    given = np.zeros((rows, 0), np.float32)
+    result = BatchFunction(lambda x: (x, x.sum(1), jnp.zeros((*x.shape, 2))), batch_size=np.int64(16))(given)
+    assert [array.shape for array in result] == [(rows, 0), (rows,), (rows, 0, 2)]
+
+
 def test_results_are_the_callers():
     """The next batch overwrites neither them nor what it is given."""
     function = BatchFunction(lambda x: x)
@@ -194,6 +217,22 @@ def test_copies_compute_the_same(name):
         assert_same_bits(again(function)(X.reshape(shape)), 2 * X.reshape(shape))
 
 
+class Twice(BatchFunction):
+    def __init__(self, name):
+        super().__init__(twice)
+        self.name = name
+
+    def __call__(self, batch):
+        return super().__call__(batch[self.name])
+
+
+def test_copies_have_the_class_and_its_attributes():
+    function = Twice("a")
+    function({"a": X})
+    for again in COPIES.values():
+        assert_same_bits(again(function)({"a": X}), 2 * X)
+
+
 def test_lambdas_are_pickled_by_cloudpickle():
     cloudpickle = pytest.importorskip("cloudpickle")
     function = BatchFunction(jax.vmap(lambda x, s: s * x, in_axes=(0, None)), shared=[np.float32(2)])
@@ -228,8 +267,10 @@ BATCHES = {
     "another size": ({"x": X[:3, :2], "y": Y[:3]}, r"this one is x: float32\[any,2\]"),
     "objects": ({"y": np.array([{}, None])}, r"batch\['y'\] must be an array of numbers, but its type is object: rows"),
     "texts": ({"y": np.array(["a", "b"])}, r"batch\['y'\].dtype must be a type that JAX has, but it is <U1"),
+    "texts of any length": ({"y": np.array(["a"], np.dtypes.StringDType())}, "y.*dtype must be a type that JAX has"),
     "a number": ({"x": X[:2], "y": 3}, r"batch\['y'\] must be an array of numbers, but it is int; numpy.asarray"),
-    "a mask": ({"x": np.ma.zeros(3)}, r"batch\['x'\] must be an array of numbers, but it is MaskedArray"),
+    "a mask": ({"x": np.ma.zeros(3)}, r"batch\['x'\] must be an array without a mask, .*; its filled\(value\) is one"),
+    "a number as a name": ({"x": X[:2], 0: Y[:2]}, "the names of batch must be texts, but one is 0"),
     "no dimension": ({"x": X[:2], "y": np.float32(3)}, r"batch\['y'\] must have a leading dimension"),
 }
 
@@ -273,6 +314,10 @@ RESULTS = {
     "nothing inside": (lambda x: (x, None), r"its result\[1\] is NoneType"),
     "a number": (lambda x: {"a": 1}, r"its result\['a'\] is int"),
     "an empty tuple": (lambda x: (), r"it returns \(\)"),
+    "a derivative by integers": (
+        lambda x: jax.vjp(lambda i: i.astype(np.float32), x[:, 0].astype(np.int32))[1](x[:, 0])[0],
+        r"it returns \[\('float0', 'V'\)\], no type of NumPy",
+    ),
     "keys": (lambda x: jax.random.split(jax.random.key(0), len(x)), "it returns key<fry>, no type of NumPy"),
 }
 
@@ -290,6 +335,7 @@ ARGUMENTS = {
     "an array": ({"shared": X}, "shared must be a list of arrays or a dict of them, but it is ndarray"),
     "a path": ({"shared": ["x.npy"]}, r"shared\[0\] must be an array of numbers, but it is str"),
     "a number": ({"shared": {"w": [1]}}, r"shared\['w'\]\[0\] must be an array of numbers, but it is int"),
+    "a number as a name": ({"shared": {1: X, 0: X}}, "the names of shared must be texts, but one is 1"),
     "64 bits": ({"shared": {"w": np.float64([1])}}, r"shared\['w'\] of type float64 needs 64-bit types"),
 }
 

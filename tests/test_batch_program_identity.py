@@ -78,7 +78,6 @@ def test_another_program_is_seen(one, other):
 def test_a_global_is_seen_however_it_is_reached(fn, monkeypatch):
     before = known(fn)
     monkeypatch.setitem(globals(), "SCALE", 3.0)
-    jax.clear_caches()  # a new process has none
     assert known(fn) != before
 
 
@@ -124,7 +123,6 @@ def test_names_like_those_that_symbols_get(name):
 
     before = known(twice)
     inner.__name__ = other.__name__ = name
-    jax.clear_caches()
     assert known(twice) == before
 
 
@@ -184,6 +182,31 @@ def test_a_job_that_reads_another_global_does_not_go_on(tmp_path, monkeypatch):
     interrupted(by_global, out, overwrite=True)
     map_batches(lambda x: -x, X, out, restart=True, overwrite=True)
     np.testing.assert_array_equal(np.load(out), -X)
+
+
+@pytest.mark.parametrize("size", [2, 50])
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_a_jitted_function_reads_its_global_again(size, interrupt, tmp_path, monkeypatch):
+    """As in a new process: JAX keeps a trace for each shape, so a batch of another size would have another number."""
+    out = tmp_path / "out.npy"
+    if interrupt:
+        interrupted(by_helper, out)
+    else:
+        map_batches(by_helper, X, out, batch_size=2)
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    if interrupt:
+        with pytest.raises(BatchError, match=r"program.constants\[0\] was 'dense<2.0.* and is 'dense<3.0"):
+            map_batches(by_helper, X, out, batch_size=size)
+    map_batches(by_helper, X, out, batch_size=size, overwrite=True, restart=True)
+    np.testing.assert_allclose(np.load(out), np.sin(3 * X), atol=1e-5)
+
+
+def test_an_identity_with_nan_goes_on(tmp_path):
+    out = tmp_path / "out.npy"
+    interrupted(by_global, out, identity={"fill": np.nan})
+    with pytest.raises(BatchError, match=r"identity.fill was nan and is 0"):
+        map_batches(by_global, X, out, identity={"fill": 0})
+    assert map_batches(by_global, X, out, identity={"fill": np.nan}).resumed >= 4
 
 
 def test_the_difference_is_told_in_few_words(tmp_path):

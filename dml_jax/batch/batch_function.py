@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
 from .batch_program import BatchProgram, aligned, host_rows
-from .batch_sources import as_data_type
+from .batch_sources import as_data_type, check_unmasked
 
 Arrays = dict[Any, Any]  # or trees of arrays, by the names or numbers of the arguments
 
@@ -19,7 +19,7 @@ class BatchFunction:
     """Makes a function of arrays a callable of NumPy batches, for loops and engines that read the batches themselves.
 
     It is compiled once, at the first call in a process, for batches of `batch_size` rows. A shorter batch is filled up
-    with zeros, and its result cut. The rows of a batch are spread over the local devices.
+    with its last row, and its result cut. The rows of a batch are spread over the local devices.
 
     It can be copied, and pickled if `fn` can be; cloudpickle also takes lambdas and jitted functions. Every copy is
     compiled anew. It has 64-bit types if x64 is on where it is made or first called. Threads may call it at once.
@@ -64,7 +64,8 @@ class BatchFunction:
         settings: Any = jax.config  # whose types do not name its settings
         self._fn, self._batch_size, self._x64 = fn, batch_size, bool(settings.jax_enable_x64)
         self._shared = jax.tree.map_with_path(
-            lambda path, array: aligned(_as_numpy(f"shared{jax.tree_util.keystr(path)}", array)), _by_name(shared)
+            lambda path, array: aligned(_as_numpy(f"shared{jax.tree_util.keystr(path)}", array)),
+            _by_name("shared", shared),
         )
         self._lock = Lock()
         self._first: tuple[Arrays, int, BatchProgram, Callable[..., Any]] | None = None
@@ -96,8 +97,11 @@ class BatchFunction:
             self._outputs.append(result)
             return copied
 
-    def __reduce__(self) -> Any:
-        return _restored, (self._fn, self._batch_size, self._shared, self._x64)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_first": None, "_outputs": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock())
 
     def _program(
         self, row: Arrays, batch_size: int, caller: str = "BatchFunction", devices: int | None = None
@@ -140,9 +144,14 @@ class BatchFunction:
             raise ConstraintError(f"{caller}: fn must take {given}, but {fact}") from None
 
 
-def _by_name(value: Any) -> Arrays:
+def _by_name(what: str, value: Any) -> Arrays:
     """Returns arguments by name, those of a sequence by their number."""
-    return dict(value if isinstance(value, Mapping) else enumerate(value))
+    if not isinstance(value, Mapping):
+        return dict(enumerate(value))
+    for name in value:
+        if not isinstance(name, str):
+            raise ConstraintError(f"BatchFunction: the names of {what} must be texts, but one is {name!r}")
+    return dict(value)
 
 
 def _call(fn: Callable[..., Any], *parts: Arrays) -> Any:
@@ -155,7 +164,7 @@ def _arrays(batch: Any) -> Arrays:
     """Returns the arrays of a batch by the names or numbers of the arguments."""
     if not isinstance(batch, Mapping | tuple | list):
         return {0: _as_numpy("batch", batch, least=1)}
-    arrays = {name: _as_numpy(f"batch[{name!r}]", value, least=1) for name, value in _by_name(batch).items()}
+    arrays = {name: _as_numpy(f"batch[{name!r}]", value, least=1) for name, value in _by_name("batch", batch).items()}
     if not arrays:
         raise ConstraintError(f"BatchFunction: a batch must have an array or a column at least, but it is {batch!r}")
     return arrays
@@ -174,13 +183,14 @@ def _rows(arrays: Arrays) -> int:
 def _as_numpy(name: str, value: Any, least: int = 0) -> np.ndarray:
     """Returns an array of a type that JAX has, in C order and native byte order; it has `least` dimensions or more."""
     rule = f"BatchFunction: {name} must be an array of numbers"
-    if not hasattr(value, "__array__") or isinstance(value, np.ma.MaskedArray):
+    check_unmasked(f"BatchFunction: {name}", value)
+    if not hasattr(value, "__array__"):
         raise DataTypeError(f"{rule}, but it is {type(value).__name__}; numpy.asarray makes one")
     try:
         array = np.asarray(value)
     except (TypeError, RuntimeError) as error:  # random keys, tensors on another device or with gradients
         raise DataTypeError(f"{rule}, but NumPy cannot read it: {error}") from None
-    if array.dtype.hasobject:
+    if array.dtype == object:
         what = "rows of several sizes or Python objects; numpy.stack joins rows of one size, or leave it out"
         raise DataTypeError(f"{rule}, but its type is {array.dtype}: {what}")
     if array.ndim < least:
@@ -194,16 +204,12 @@ def _described(row: Arrays) -> str:
     return ", ".join(text if isinstance(name, int) else f"{name}: {text}" for name, text in told.items())
 
 
-def _restored(fn: Callable[..., Any], batch_size: int | None, shared: Any, x64: bool) -> BatchFunction:
-    with jax.enable_x64(x64):
-        return BatchFunction(fn, batch_size=batch_size, shared=shared)
-
-
 def check_batch_size(caller: str, batch_size: Any) -> None:
     """Checks that a size is None or a positive integer.
 
     Raises:
       ConstraintError: it is something else.
     """
-    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
+    is_integer = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
+    if batch_size is not None and not (is_integer and batch_size > 0):
         raise ConstraintError(f"{caller}: batch_size must be an integer of at least 1, but it is {batch_size!r}")

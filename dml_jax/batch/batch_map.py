@@ -77,9 +77,9 @@ def map_batches(
 
     Args:
       fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
-        must depend on the same rows of the inputs only: the last batch is filled up with zeros, and its result cut.
-        Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these, and
-        uses no mesh. It is compiled once, and traced twice: once for one row, so that a later run recognizes it.
+        must depend on the same rows of the inputs only: the last batch is filled up with its last row, and its result
+        cut. Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these,
+        and uses no mesh. It is compiled once, and traced twice: once for one row, so that a later run recognizes it.
       inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, an `NpyFile`, a NumPy
         array, or an iterable of arrays of any leading sizes. An iterable is read in another thread. An array is
         read once more, for a checksum; a file is known by its size and time.

@@ -1,5 +1,6 @@
 """`BatchProgram`: a function compiled once for all batches, sharded over the local devices; it reuses its buffers."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
@@ -14,6 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..errors import ConstraintError, DataTypeError, describe
 
 ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
+_programs = itertools.count()
 
 
 class BatchProgram:
@@ -47,8 +49,11 @@ class BatchProgram:
         caller: str,
         devices: int | None = None,
     ):
-        mesh = Mesh(np.array(_devices(batch_size)[:devices]), ("batch",), axis_types=(AxisType.Auto,))
-        rows, split, whole = -(-batch_size // mesh.size), PartitionSpec("batch"), PartitionSpec()
+        # JAX keeps the traces of the jitted functions that `fn` calls, and the globals that these have read, mesh by
+        # mesh. A mesh of another name finds none: so all programs of a job are traced with the same globals.
+        axis = f"batch{next(_programs)}"
+        mesh = Mesh(np.array(_devices(batch_size)[:devices]), (axis,), axis_types=(AxisType.Auto,))
+        rows, split, whole = -(-batch_size // mesh.size), PartitionSpec(axis), PartitionSpec()
         self.batch_size: int = rows * mesh.size
         self.rows_per_device: int = rows
         self._split, self._whole = NamedSharding(mesh, split), NamedSharding(mesh, whole)
@@ -123,8 +128,8 @@ class BatchProgram:
     def _padded(self, rows: np.ndarray) -> np.ndarray:
         if len(rows) == self.batch_size:
             return rows
-        padded = np.zeros((self.batch_size, *rows.shape[1:]), rows.dtype)
-        padded[: len(rows)] = rows
+        padded = np.empty((self.batch_size, *rows.shape[1:]), rows.dtype)
+        padded[: len(rows)], padded[len(rows) :] = rows, rows[-1]
         return padded
 
 
@@ -170,7 +175,7 @@ def _arrays_of_rows(result: Any, rows: int, caller: str) -> Any:
         if not isinstance(leaf, jax.Array | np.ndarray):
             raise ConstraintError(f"{rule}, but {where} {type(leaf).__name__}")
         array = jnp.asarray(leaf)
-        if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        if array.dtype == jax.dtypes.float0 or jnp.issubdtype(array.dtype, jax.dtypes.extended):
             raise DataTypeError(f"{rule}, but {where} {array.dtype}, no type of NumPy")
         if array.shape[:1] != (rows,):
             raise ConstraintError(f"{rule}, but for a batch of {rows} {where} {describe(array)}")
@@ -184,5 +189,6 @@ def _arrays_of_rows(result: Any, rows: int, caller: str) -> Any:
 
 def host_rows(result: jax.Array, count: int) -> list[np.ndarray]:
     """Returns the first `count` rows, one array per device; on a CPU they are views of its memory."""
-    parts = {shard.index[0].start or 0: shard.data for shard in result.addressable_shards}
-    return [np.asarray(parts[start])[: count - start] for start in sorted(parts) if start < count]
+    parts = {shard.index[0].indices(len(result))[:2]: shard.data for shard in result.addressable_shards}
+    # The data of a shard may have more rows: jax 0.10 gives every device the whole of an array of no bytes.
+    return [np.asarray(parts[part])[: min(part[1], count) - part[0]] for part in sorted(parts) if part[0] < count]

@@ -127,6 +127,7 @@ class ArraySource:
         self.in_flight: InFlight = InFlight()  # nothing: the memory is the caller's
         if array.ndim == 0:
             raise ConstraintError(f"map_batches: {name} must have a leading dimension, the batch, but its shape is ()")
+        check_unmasked(f"map_batches: {name}", array)
         self.dtype: np.dtype[Any] = as_data_type(name, array.dtype, array.shape)
         self.rows: int | None = array.shape[0]
         self.item: tuple[int, ...] = array.shape[1:]
@@ -158,10 +159,9 @@ class IteratorSource:
         self.rows: int | None = None
         self._arrays: Iterator[Any] = iter(arrays)
         self._count = itertools.count()
-        first = next(self._arrays, None)
-        if first is None:
+        self._left: np.ndarray | None = self._next()
+        if self._left is None:
             raise ConstraintError(f"map_batches: {name} must give at least one array, but it gives none")
-        self._left: np.ndarray | None = np.asarray(first)
         if self._left.ndim == 0:
             raise ConstraintError(f"map_batches: {name} must give arrays with a leading dimension, but one has none")
         self.dtype: np.dtype[Any] = as_data_type(name, self._left.dtype, self._left.shape)
@@ -178,6 +178,7 @@ class IteratorSource:
             filled += len(part)
             if len(self._left) == 0 and filled < count:
                 self._left = self._next()
+                self._check(self._left)
         return batch[:filled]
 
     def identity(self) -> None:
@@ -191,14 +192,16 @@ class IteratorSource:
 
     def _next(self) -> np.ndarray | None:
         given = next(self._arrays, None)
-        return None if given is None else self._check(np.asarray(given))
+        check_unmasked(f"map_batches: {self.name}", given)
+        return None if given is None else np.asarray(given)
 
-    def _check(self, array: np.ndarray) -> np.ndarray:
+    def _check(self, array: np.ndarray | None) -> None:
+        if array is None:
+            return
         which = f"array {next(self._count)} of {self.name}"
-        if array.ndim == 0 or array.shape[1:] != self.item or array.dtype.newbyteorder("=") != self.dtype:
+        if array.ndim == 0 or array.shape[1:] != self.item or _native(array.dtype) != self.dtype:
             wanted = f"{self.dtype}[{','.join(map(str, ('any', *self.item)))}], as the first is"
             raise ConstraintError(f"map_batches: {which} must be {wanted}, but it is {describe(array)}")
-        return array
 
 
 def as_source(name: str, given: Any) -> Source:
@@ -224,12 +227,22 @@ def as_source(name: str, given: Any) -> Source:
     raise DataTypeError(f"{rule}, but it is {type(given).__name__}; {remedy}")
 
 
+def check_unmasked(name: str, array: Any) -> None:
+    """Raises DataTypeError if an array has a mask, which NumPy and JAX would drop."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise DataTypeError(f"{name} must be an array without a mask, but it is MaskedArray; its filled(value) is one")
+
+
 def as_data_type(name: str, dtype: np.dtype, shape: tuple[int, ...], caller: str = "map_batches") -> np.dtype:
     """Returns the type in native byte order.
 
     Raises:
       DataTypeError: JAX lacks it, or it has 64 bits while x64 is off.
     """
-    native = dtype.newbyteorder("=")
+    native = _native(dtype)
     as_data(caller, name, np.broadcast_to(np.zeros((), native), shape))  # no memory, whatever the shape
     return native
+
+
+def _native(dtype: np.dtype) -> np.dtype:
+    return dtype if dtype.isnative else dtype.newbyteorder("=")  # which NumPy's StringDType lacks

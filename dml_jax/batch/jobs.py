@@ -271,7 +271,8 @@ def _differences(old: Any, new: Any, where: str = "") -> list[str]:
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
         return [d for i, (a, b) in pairs for d in _differences(a, b, f"{where}[{i}]")]
-    return [] if old == new else [f"{where} was {_SHOWN.repr(old)} and is {_SHOWN.repr(new)}"]
+    is_same = old == new or repr(old) == repr(new)  # NaN
+    return [] if is_same else [f"{where} was {_SHOWN.repr(old)} and is {_SHOWN.repr(new)}"]
 
 
 _SHOWN = reprlib.Repr()  # of a file that anybody may have written: of any depth, with any characters

@@ -18,12 +18,17 @@ LONG = 16  # elements; of a longer constant only the type is shown
 def known_of(program: BatchProgram) -> dict[str, Any]:
     """Returns the versions of JAX, how often each operation occurs, the constants in brief, and a checksum of all.
 
-    It is the same in every process, whatever functions and files are called: symbols are renamed, and places left out.
+    It is the same in every process, whatever functions, files and meshes are called: symbols are renamed, and places
+    and shardings left out.
     Only a program of the same versions can be compared.
     """
     module = program.lowered()
-    for number, top in enumerate(module.body):
-        if "sym_name" in top.attributes:
+    for number, top in enumerate([*module.body]):
+        if "arg_attrs" in top.attributes:
+            del top.attributes["arg_attrs"]
+        if top.operation.name == "sdy.mesh":
+            top.operation.erase()
+        elif "sym_name" in top.attributes:
             old = top.attributes["sym_name"].value
             ir.SymbolTable.replace_all_symbol_uses(old, f"${number}", module.operation)
             ir.SymbolTable.set_symbol_name(top.operation, f"${number}")

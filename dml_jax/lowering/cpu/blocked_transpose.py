@@ -21,10 +21,10 @@ from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import as_bits
 from ...operations.values.xla_workarounds import DROPS_BARRIERS
+from .machine import CACHE, LINE, WAYS
 
 HEIGHT = 16  # rows of a block: XLA:CPU unrolls the loop over so many; a loop over 64 takes 3 times as long
 BLOCK = 2**13  # bytes: a smaller block takes no longer than a step of the loop
-CACHE, WAYS, LINE = 2**20, 8, 64  # bytes of a core's second cache, lines in each of its sets, bytes of a line
 
 
 def _run(case: PermuteCase) -> Move | None:

@@ -21,9 +21,9 @@ from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import is_float8
 from ...operations.values.packed_words import as_unsigned, from_unsigned
+from .machine import FRESH
 
 CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
-FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time; smaller ones it keeps
 MOST_SIDE_BY_SIDE = 2**15  # numbers: a chunk has sixteen such rows, and makes one of them
 SHORT = 16  # numbers along an axis: so few are compared as pairs as fast
 

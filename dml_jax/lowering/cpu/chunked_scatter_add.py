@@ -31,9 +31,9 @@ from ...operations.scatter_reduce import ScatterReduceCase
 from ...operations.scatter_rows import Rows
 from ...operations.values.xla_workarounds import WRITES_PARTS
 from .cache_chunks import to_image, to_numbers
+from .machine import LINE
 
 CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else
-LINE = 64  # bytes that a cache reads at once, and a chunk of each line of an array at least
 
 
 def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:

@@ -21,10 +21,10 @@ from jax.custom_batching import sequential_vmap
 from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
 from ...operations.scatter_reduce import ScatterReduceCase
+from .machine import LINE
 
 READS = 4  # a row with more is rare where there are about as many updates as rows
 TURN = 64  # updates that are added to the small table at once
-LINE = 64  # bytes that a cache reads at once
 MANY = 8 * READS  # updates a row, of which the small table would take most
 
 

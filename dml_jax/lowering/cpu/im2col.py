@@ -20,8 +20,9 @@ from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.unfold import unfold_slices
 from ...operations.window_slices import read_slices
+from .machine import FRESH
 
-KEPT = 2**24  # bytes that the C library keeps for the next call: half of the most, as the product needs some as well
+KEPT = FRESH // 2  # bytes that the C library keeps for the next call, and as much for the product
 VECTOR = 16  # floats of the longest vector: XLA:CPU's convolution multiplies along channels
 
 

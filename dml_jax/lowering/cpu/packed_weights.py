@@ -29,7 +29,7 @@ from jax.custom_batching import custom_vmap
 from ...operations.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
 from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
-from .im2col import KEPT
+from .machine import FRESH
 
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
 LANES = 16  # bytes side by side that one step reads of a column
@@ -181,10 +181,10 @@ def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *para
 def _pays(case: PackedProductCase) -> bool:
     """Whether unpacked weights fill a cache.
 
-    More than KEPT can hold are written to new pages. Fewer take less time to write than many rows to multiply.
+    More than the C library keeps are written to new pages. Fewer take less time to write than many rows to multiply.
     """
     is_large = case.weight_bytes > 2 * TILE_BYTES
-    return case.weight_bytes > 2 * KEPT or (is_large and case.rows.shape[0] <= THIN)
+    return case.weight_bytes > FRESH or (is_large and case.rows.shape[0] <= THIN)
 
 
 VARIANTS = (Variant("packed_weights", "packed_product", "cpu", _multiply, _pays),)

@@ -15,9 +15,10 @@ from ...operations.axis_operations import AxisCase, AxisOperation
 from ...operations.cumulative import CumulativeCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
-from .cache_chunks import FRESH, is_converted, to_image, to_numbers, widened_slice
+from .cache_chunks import is_converted, to_image, to_numbers, widened_slice
+from .machine import FRESH
 
-LINE = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
+LEAST = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
 ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
 
 
@@ -74,6 +75,6 @@ def _widens_rows(case: AxisCase) -> bool:
 
 
 VARIANTS = (
-    Variant("row_by_row", "cumulative", "cpu", _scan, lambda case: case.side_by_side >= LINE),
+    Variant("row_by_row", "cumulative", "cpu", _scan, lambda case: case.side_by_side >= LEAST),
     Variant("row_by_row", "axis_operation", "cpu", _fold, _widens_rows),
 )

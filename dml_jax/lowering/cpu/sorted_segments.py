@@ -5,7 +5,7 @@ The table is otherwise encoded as a whole, in memory that the C library takes fr
 
 from ...operations.programs.variant_selection import Variant
 from ...operations.scatter_reduce import ScatterReduceCase
-from .cache_chunks import FRESH
+from .machine import FRESH
 
 
 def _pays(case: ScatterReduceCase) -> bool:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, wraps
 
 import jax
 import jax.numpy as jnp
@@ -298,6 +298,16 @@ COLUMNS = {
 def test_columns_that_the_function_does_not_take_are_told(batch, shared, message):
     with pytest.raises(dml_jax.ConstraintError, match=f"^BatchFunction: {message}"):
         BatchFunction(both, shared=shared)(batch)
+
+
+def test_a_decorator_may_give_arguments():
+    """Then the signature of the function that it wraps is not what it takes."""
+
+    @wraps(both)
+    def decorated(x):
+        return both(x, Y[: len(x)])["twice"]
+
+    assert_same_bits(BatchFunction(decorated)({"x": X}), 2 * X)
 
 
 def test_a_batch_longer_than_the_first_is_told():

@@ -111,9 +111,13 @@ class BatchFunction:
         Raises:
           ConstraintError: `fn` does not take these columns, or gives something else than arrays of rows.
         """
-        self._check_signature(row, caller)
         called = lambda batch, shared: _call(self._fn, batch, shared)  # noqa: E731
-        return BatchProgram(called, row, self._shared, batch_size, caller, devices)
+        try:
+            return BatchProgram(called, row, self._shared, batch_size, caller, devices)
+        except TypeError as error:
+            raised = error
+        self._check_signature(row, caller)
+        raise raised
 
     def _compiled(self, arrays: Arrays, rows: int) -> tuple[BatchProgram, Callable[..., Any]]:
         row = {name: jax.ShapeDtypeStruct(array.shape[1:], array.dtype) for name, array in arrays.items()}

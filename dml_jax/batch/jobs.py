@@ -271,7 +271,7 @@ def _differences(old: Any, new: Any, where: str = "") -> list[str]:
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
         return [d for i, (a, b) in pairs for d in _differences(a, b, f"{where}[{i}]")]
-    is_same = old == new or repr(old) == repr(new)  # NaN
+    is_same = old == new or (old != old and new != new)  # NaN
     return [] if is_same else [f"{where} was {_SHOWN.repr(old)} and is {_SHOWN.repr(new)}"]
 
 

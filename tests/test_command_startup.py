@@ -45,9 +45,10 @@ def test_help_imports_no_jax():
 
 
 def test_the_help_of_batch_lists_the_operators_that_it_has():
-    """By the first sentences of their docstrings."""
+    """By the first sentences of their docstrings; and `call` and `graph`, whose own help imports no JAX either."""
     listed = started("batch", "--help").partition("\nCommands:\n")[2].partition("\n  Examples:")[0]
     said = {name: one.function.__doc__.splitlines()[0].replace("`", "") for name, one in batch_operators().items()}
+    said |= {name: started("batch", name, "--help").split("\n")[2].strip() for name in ("call", "graph")}
     expected = [f"{name} {text.partition(';')[0].rstrip('.')}." for name, text in sorted(said.items())]
     assert "".join(listed.split()) == "".join(" ".join(expected).split())  # lines break at hyphens too
 
@@ -66,6 +67,7 @@ def test_the_version_imports_no_jax():
         ["check", "m.json", "--picture", "graph.png"],
         ["bench", "x"],
         ["batch", "fly"],
+        ["batch", "call", "fly", "x.npy", "y.npy"],
     ],
 )
 def test_wrong_command_lines_import_no_jax(arguments):

@@ -1,4 +1,4 @@
-"""`dml-jax batch`: a group with one subcommand per operator, and the options that they share."""
+"""`dml-jax batch`: subcommands per operator, for functions and for graphs, and the options that they share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..errors import suggestion
+from .batch_call import FunctionName, run_call
+from .batch_graph import run_graph
 from .batch_run import run_operator
 from .devices import CPU_DEVICES
 from .operator_names import function_names, items
@@ -42,14 +44,18 @@ class _Address(click.ParamType):
 
 
 class _Operators(click.Group):
-    """A subcommand per operator. Making one needs the operator, and so JAX; listing them does not."""
+    """A subcommand per operator, beside others. Making one needs the operator, and so JAX; listing them does not."""
+
+    def _listed(self) -> dict[str, str]:
+        """Returns all subcommands, each with its first line of help."""
+        return {name: command.short_help or "" for name, command in self.commands.items()} | function_names()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(function_names())
+        return sorted(self._listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in function_names():
-            return None
+            return super().get_command(ctx, cmd_name)
         from .batch_options import batch_operators
 
         return _subcommand(cmd_name, batch_operators()[cmd_name])
@@ -57,17 +63,17 @@ class _Operators(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # Click suggests only subcommands that are made already, which is none of them.
-        if args[0][:1] != "-" and args[0] not in (names := function_names()) and not ctx.resilient_parsing:
+        # Click suggests only subcommands that are made already, which is hardly any.
+        if args[0][:1] != "-" and args[0] not in (names := self._listed()) and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}; {suggestion(args[0].replace('-', '_'), names)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _sentence(does)) for name, does in sorted(function_names().items())])
+            formatter.write_dl([(name, _sentence(does)) for name, does in sorted(self._listed().items())])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        return [*items(function_names(), incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*items(self._listed(), incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def _sentence(line: str) -> str:
@@ -77,14 +83,17 @@ def _sentence(line: str) -> str:
 
 @click.group(
     cls=_Operators,
-    short_help="Apply an operator to .npy files larger than memory.",
+    short_help="Apply an operator, a function or a graph to .npy files larger than memory.",
     epilog="""\b
 Examples:
   dml-jax batch depth_to_space pictures.npy result.npy --block-size 2
-  dml-jax batch gather table.npy indices.npy rows.npy --axis 0 --shared input""",
+  dml-jax batch gather table.npy indices.npy rows.npy --axis 0 --shared input
+  dml-jax batch call steps:enlarge pictures.npy result.npy
+  dml-jax batch graph steps.json pictures.npy result.npy""",
 )
 def batch() -> None:
-    """Apply an operator to every item of .npy files that need not fit in memory.
+    """Apply an operator to every item of .npy files that need not fit in memory. `call` applies any function of yours
+    instead, and `graph` a graph of operators: several steps in one pass, without files between them.
 
     The leading dimension of every file counts the items. The operator sees one item at a time, so --axis counts the
     dimensions of an item. The output is written under a temporary name and renamed when it is complete. After an
@@ -146,7 +155,7 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
     shared = _shared_options(list(operator.operands))
     first = _sentence(function_names()[name])
-    files_are = _FILES.format(", but for those named by --shared" if shared else "")
+    files_are = _FILES.format("All", ", but for those named by --shared" if shared else "")
     return click.Command(
         name,
         callback=partial(run_operator, name, operator),
@@ -156,5 +165,49 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     )
 
 
-_FILES = "All are .npy files, with the items along the leading dimension{}."
+_FILES = "{} are .npy files, with the items along the leading dimension{}."
 _STATUS = """Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
+
+
+def _add(name: str, what: click.Argument, run: Any, common: Sequence[click.Option], does: str, text: str) -> None:
+    """Adds a subcommand whose files are arguments in order."""
+    files = [click.Argument(["inputs"], type=FILE, nargs=-1, required=True), click.Argument(["output"], type=FILE)]
+    whole = "Read this one of INPUTS whole and use it for every batch; repeatable."
+    shared = click.Option(["--shared"], type=FILE, multiple=True, metavar="FILE", help=whole)
+    files_are = _FILES.format("INPUTS and OUTPUT", ", but for those named by --shared")
+    params, text = [what, *files, shared, *common], "\n\n".join((does, files_are, text, _STATUS))
+    batch.add_command(click.Command(name, callback=run, params=params, help=text, short_help=does))
+
+
+_add(
+    "call",
+    click.Argument(["function"], type=FunctionName()),
+    run_call,
+    _COMMON,
+    "Apply any function of arrays, MODULE:NAME.",
+    """MODULE is imported as by `python -m`: it may be in the current directory. The function gets an array per file,
+in order, as dml_jax.batch.map_batches calls it: a batch of items, [batch, ...], of each input, and the whole array of a
+shared one. It returns one array, [batch, ...], of which a row depends on the same rows of its batch only: the last
+batch is filled up with zeros, and its result cut. jax.vmap makes such a function of one of items. It is traced once or
+twice, and compiled. What the module prints goes to the standard error.
+
+\b
+Example:
+  dml-jax batch call steps:look_up table.npy indices.npy rows.npy --shared table.npy""",
+)
+_add(
+    "graph",
+    click.Argument(["graph"], type=FILE),
+    run_graph,
+    _COMMON[1:],  # a graph says its types
+    "Apply a graph of operators in JSON form, of one output.",
+    """GRAPH is a file with what dml_jax.desc_to_json(graph) returns: {"type": "DML_GRAPH_DESC", "desc": ...}. INPUTS
+are in the order of the inputs of the graph. It is computed for every item alone. Where the first size of a tensor is 1,
+the items take its place: [1, C, H, W] is a file [N, C, H, W]. Any other tensor is an item as it is: [2, C] is a file
+[N, 2, C]. A shared file has all sizes of its tensor; inputs that are OWNED_BY_DML are always shared. Strides count
+inside the graph only.
+
+\b
+Example:
+  dml-jax batch graph steps.json pictures.npy result.npy""",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,14 +22,55 @@ if TYPE_CHECKING:
     from ..batch.batch_map import Progress
     from ..batch.hosts import Hosts
     from ..batch.jobs import Share
+    from ..batch.npy_file import NpyFile
     from .batch_options import BatchOperator
 
 
-def run_operator(
-    name: str,
-    operator: BatchOperator,
+def run_operator(name: str, operator: BatchOperator, dtype: Any, shared: tuple[str, ...] = (), **rest: Any) -> None:
+    """Runs an operator over files. It is the callback of its subcommand, so its arguments are that one's.
+
+    Args:
+      name: of the operator.
+      operator: of the subcommand.
+      dtype: of data whose file does not name it.
+      shared: the operands that every item gets whole.
+      rest: the files of the operands, the operator's attributes, and the options of `run_files`.
+    """
+    from ..batch.npy_file import NpyFile
+
+    paths = {operand: rest.pop(operand) for operand in operator.operands}
+    check_shared(operator.operands, shared)
+    options = {option.name or "": rest.pop(option.name) for option in operator.attributes}
+    attributes = operator.named(options)
+    ports = ports_of(paths)
+    whole = [argument_of(port) in shared for port in ports]
+
+    def of_item(*arrays: jax.Array) -> jax.Array:
+        return operator.function(**by_argument(dict(zip(ports, arrays, strict=True)), like=paths), **attributes)
+
+    run_files(
+        lambda: per_item(of_item, whole),
+        [NpyFile(path, None if operator.is_index(port) else dtype) for port, path in ports.items()],
+        whole,
+        {"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
+        **rest,
+    )
+
+
+def per_item(function: Callable[..., jax.Array], whole: Sequence[bool]) -> Callable[..., jax.Array]:
+    """Returns a function of items as one of batches; where `whole` is true, it gets an array as it is."""
+    import jax
+
+    return jax.vmap(function, in_axes=tuple(None if shared else 0 for shared in whole))
+
+
+def run_files(
+    make: Callable[[], Callable[..., Any]],
+    files: Sequence[NpyFile],
+    whole: Sequence[bool],
+    identity: Mapping[str, Any],
+    *,
     output: Path,
-    dtype: Any,
     batch_size: int | None,
     cpu_devices: int | None,
     restart: bool,
@@ -37,32 +78,25 @@ def run_operator(
     coordinator: str | None,
     num_processes: int | None,
     process_id: int | None,
-    shared: tuple[str, ...] = (),
-    **rest: Any,
 ) -> None:
-    """Runs an operator over files. It is the callback of its subcommand, so its arguments are that one's.
+    """Runs a function over files, with the options that every subcommand has.
 
     Args:
-      name: of the operator.
-      operator: of the subcommand.
-      rest: the files of the operands, and the operator's attributes.
-
-    All other arguments are the options that every subcommand has.
+      make: returns the function of the arrays of all files. It is called once the devices are arranged.
+      files: of the arrays, in order.
+      whole: which files are shared: the function gets their arrays whole, and a batch of the others.
+      identity: distinguishes this job from others.
     """
     import jax
 
     from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
     from ..batch.jobs import Share
-    from ..batch.npy_file import NpyFile, load_whole
+    from ..batch.npy_file import load_whole
     from ..batch.output_checks import check_output
 
-    paths = {operand: rest.pop(operand) for operand in operator.operands}
-    _check_shared(operator, shared)
     arrange_cpu_devices(cpu_devices)
     hosts = _hosts(coordinator, num_processes, process_id)
-    attributes = operator.named(rest)
-    files = {port: NpyFile(path, None if operator.is_index(port) else dtype) for port, path in ports_of(paths).items()}
     share = Share(hosts.index, hosts.count) if hosts else Share()
     interruption = Interruption()
 
@@ -72,16 +106,16 @@ def run_operator(
 
     interruption.begin()
     try:
-        check_output(output, files.values(), share, overwrite)
+        check_output(output, files, share, overwrite)
         with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(output) as bar:
             devices()
             last = map_batches(
-                _itemwise(operator, paths, shared, attributes),
-                tuple(file for port, file in files.items() if argument_of(port) not in shared),
+                _shared_last(make(), whole),
+                tuple(file for file, shared in zip(files, whole, strict=True) if not shared),
                 output,
                 batch_size=batch_size,
-                shared=[load_whole(file) for port, file in files.items() if argument_of(port) in shared],
-                identity={"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
+                shared=[load_whole(file) for file, shared in zip(files, whole, strict=True) if shared],
+                identity=identity,
                 overwrite=overwrite,
                 restart=restart,
                 progress=follow,
@@ -100,30 +134,26 @@ def _tell(error: BaseException, interruption: Interruption, output: Path, share:
         interruption.report(output, share)
     if isinstance(error, MemoryError | jax.errors.JaxRuntimeError):
         text = str(error) or "out of memory"
-        _fail(f"{jax.local_devices()[0].device_kind} failed: {text}; a smaller --batch-size needs less memory")
-    _fail(_in_options(str(error)))
+        fail(f"{jax.local_devices()[0].device_kind} failed: {text}; a smaller --batch-size needs less memory")
+    fail(_in_options(str(error)))
 
 
-def _itemwise(
-    operator: BatchOperator, operands: Mapping[str, Any], shared: tuple[str, ...], attributes: Mapping[str, Any]
-) -> Callable[..., jax.Array]:
-    """Returns the operator as a function of batches: an array per port of its operands, the shared ones last."""
-    import jax
-
-    ports = sorted(ports_of(operands), key=lambda port: argument_of(port) in shared)
-    return jax.vmap(
-        lambda *arrays: operator.function(
-            **by_argument(dict(zip(ports, arrays, strict=True)), like=operands), **attributes
-        ),
-        in_axes=tuple(None if argument_of(port) in shared else 0 for port in ports),
-    )
+def _shared_last(function: Callable[..., Any], whole: Sequence[bool]) -> Callable[..., Any]:
+    """Returns the function with its shared arguments behind the others, as `map_batches` gives them."""
+    order = sorted(range(len(whole)), key=whole.__getitem__)
+    return lambda *arrays: function(*(arrays[order.index(i)] for i in range(len(whole))))
 
 
-def _check_shared(operator: BatchOperator, shared: tuple[str, ...]) -> None:
+def check_shared(names: Iterable[Any], shared: Iterable[Any]) -> None:
+    """Checks that the option `--shared` names some of the operands, and not all.
+
+    Raises:
+      UsageError: it does not.
+    """
     for name in shared:
-        if name not in operator.operands:
-            raise click.UsageError(f"--shared {name}: the operands are {', '.join(operator.operands)}")
-    if set(shared) == set(operator.operands):
+        if name not in names:
+            raise click.UsageError(f"--shared {name}: the operands are {', '.join(map(str, names))}")
+    if set(shared) == set(names):
         raise click.UsageError("--shared names every operand: at least one must have items")
 
 
@@ -145,6 +175,7 @@ _OPTIONS = {
     "restart=True": "--restart",
     r"say which type: NpyFile\(path, dtype\)": "say which type with --dtype",
     "leave out dtype": "leave out --dtype",
+    "map_batches: fn must": "the function must",
     r"window_sizes=\((\d+),\)": r"--window-sizes \1,",
     r"window_sizes=\((\d+), (\d+)\) along": r"--window-sizes \1,\2 along",
 }
@@ -156,7 +187,8 @@ def _in_options(text: str) -> str:
     return text
 
 
-def _fail(text: str) -> NoReturn:
+def fail(text: str) -> NoReturn:
+    """Ends the command with a line about an error."""
     click.echo(f"error: {text}", err=True)
     sys.exit(1)
 

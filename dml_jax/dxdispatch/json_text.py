@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
@@ -11,6 +12,20 @@ from ..errors import ConstraintError
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+
+
+def read_text(path: Path) -> str:
+    """Reads the text of a file.
+
+    Raises:
+      ConstraintError: it cannot be read, or is not UTF-8 text.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConstraintError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConstraintError("not JSON: it is not UTF-8 text") from None
 
 
 def parse(text: str) -> Any:

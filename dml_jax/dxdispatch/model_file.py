@@ -91,7 +91,7 @@ def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
     root: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
     json: Mapping[str, Any] = {}
     with faults.at():
-        json = as_object("a model", text.parse(_read_text(path)))
+        json = as_object("a model", text.parse(text.read_text(path)))
         only(json, ("$schema", *root))
     for section in ("resources", "dispatchables"):
         with faults.at():
@@ -118,22 +118,13 @@ def _with_lines(path: Path, root: Mapping[str, Any], errors: Sequence[Constraint
         },
     }
     placed = {error.where[0] for error in errors if error.where}
-    lines = lines_of(_read_text(path)) if placed & starts.keys() else {}
+    lines = lines_of(text.read_text(path)) if placed & starts.keys() else {}
     return [
         Fault.of(error, line_of(lines, starts[error.where[0]], error.where[1:], error.what))
         if error.where and error.where[0] in starts
         else Fault.of(error)
         for error in errors
     ]
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConstraintError(f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConstraintError("not JSON: it is not UTF-8 text") from None
 
 
 def _place(i: int, json: Any) -> str:

@@ -308,8 +308,8 @@ def test_two_processes_write_one_file(folder, what):
 
 @pytest.mark.parametrize("name", ["call", "graph"])
 def test_help_says_what_an_item_is(name):
-    shown = batch(name, "--help").stdout
-    assert {"call": "[batch, ...]", "graph": "[1, C, H, W] is a file [N, C, H, W]"}[name] in " ".join(shown.split())
+    shown = " ".join(batch(name, "--help").stdout.split())
+    assert {"call": "a batch of items of each", "graph": "[1, C, H, W] is a file [N, C, H, W]"}[name] in shown
     assert ("--dtype" in shown) == (name == "call")  # a graph says its types
     for option in ("--shared FILE", "--batch-size", "--restart", "--overwrite", "--coordinator", "--process-id"):
         assert option in shown

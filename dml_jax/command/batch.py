@@ -169,45 +169,49 @@ _FILES = "{} are .npy files, with the items along the leading dimension{}."
 _STATUS = """Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
 
 
-def _add(name: str, what: click.Argument, run: Any, common: Sequence[click.Option], does: str, text: str) -> None:
+def _add(name: str, run: Any, what: click.Argument, common: Sequence[click.Option], text: str, example: str) -> None:
     """Adds a subcommand whose files are arguments in order."""
     files = [click.Argument(["inputs"], type=FILE, nargs=-1, required=True), click.Argument(["output"], type=FILE)]
     whole = "Read this one of INPUTS whole and use it for every batch; repeatable."
     shared = click.Option(["--shared"], type=FILE, multiple=True, metavar="FILE", help=whole)
     files_are = _FILES.format("INPUTS and OUTPUT", ", but for those named by --shared")
-    params, text = [what, *files, shared, *common], "\n\n".join((does, files_are, text, _STATUS))
-    batch.add_command(click.Command(name, callback=run, params=params, help=text, short_help=does))
+    does, text = text.split("\n\n")
+    command = click.Command(
+        name,
+        callback=run,
+        params=[what, *files, shared, *common],
+        help="\n\n".join((does, files_are, text, _STATUS)),
+        short_help=does,
+        epilog=f"\b\nExample:\n  dml-jax batch {name} {example}",
+    )
+    batch.add_command(command)
 
 
 _add(
     "call",
-    click.Argument(["function"], type=FunctionName()),
     run_call,
+    click.Argument(["function"], type=FunctionName()),
     _COMMON,
-    "Apply any function of arrays, MODULE:NAME.",
-    """MODULE is imported as by `python -m`: it may be in the current directory. The function gets an array per file,
-in order, as dml_jax.batch.map_batches calls it: a batch of items, [batch, ...], of each input, and the whole array of a
-shared one. It returns one array, [batch, ...], of which a row depends on the same rows of its batch only: the last
-batch is filled up with zeros, and its result cut. jax.vmap makes such a function of one of items. It is traced once or
-twice, and compiled. What the module prints goes to the standard error.
+    """Apply any function of arrays, MODULE:NAME.
 
-\b
-Example:
-  dml-jax batch call steps:look_up table.npy indices.npy rows.npy --shared table.npy""",
+MODULE is imported as by `python -m`: it may be in the current directory. The function gets an array per file, in order,
+as dml_jax.batch.map_batches calls it: a batch of items of each input, and the whole array of a shared one. It returns
+one array, with a row per item; a row must depend on the same rows of its batch only, as the last batch is filled up
+with zeros, and its result cut. jax.vmap makes such a function of one of items. It is traced once or twice, and
+compiled. What the module prints goes to the standard error.""",
+    "steps:look_up table.npy indices.npy rows.npy --shared table.npy",
 )
 _add(
     "graph",
-    click.Argument(["graph"], type=FILE),
     run_graph,
+    click.Argument(["graph"], type=FILE),
     _COMMON[1:],  # a graph says its types
-    "Apply a graph of operators in JSON form, of one output.",
-    """GRAPH is a file with what dml_jax.desc_to_json(graph) returns: {"type": "DML_GRAPH_DESC", "desc": ...}. INPUTS
-are in the order of the inputs of the graph. It is computed for every item alone. Where the first size of a tensor is 1,
-the items take its place: [1, C, H, W] is a file [N, C, H, W]. Any other tensor is an item as it is: [2, C] is a file
-[N, 2, C]. A shared file has all sizes of its tensor; inputs that are OWNED_BY_DML are always shared. Strides count
-inside the graph only.
+    """Apply a graph of operators in JSON form, of one output.
 
-\b
-Example:
-  dml-jax batch graph steps.json pictures.npy result.npy""",
+GRAPH is a file with what dml_jax.desc_to_json(graph) returns, of type DML_GRAPH_DESC. INPUTS are in the order of the
+inputs of the graph. It is computed for every item alone. Where the first size of a tensor is 1, the items take its
+place: [1, C, H, W] is a file [N, C, H, W]. Any other tensor is an item as it is: [2, C] is a file [N, 2, C]. A shared
+file has all sizes of its tensor; inputs that are OWNED_BY_DML are always shared. Strides count inside the graph
+only.""",
+    "steps.json pictures.npy result.npy",
 )

@@ -1,6 +1,7 @@
 """`dml-jax batch call` and `dml-jax batch graph`: functions and graphs over files, resumed jobs, wrong uses."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -182,6 +183,16 @@ def test_results_of_every_item(folder, kind, what, arrays, shared, expected):
     np.testing.assert_array_equal(written, expected)
 
 
+def test_a_type_is_for_files_that_name_none(folder):
+    table = saved(folder / "half.npy", TABLE.astype(ml_dtypes.bfloat16))
+    factor = saved(folder / "factor.npy", np.full(N, 2, ml_dtypes.bfloat16))
+    files = [table, saved(folder / "at.npy", INDICES[:, 0, 0]), factor, "out.npy", "--shared", table]
+    refused = batch("call", "steps:look_up", *files)
+    assert (refused.exit_code, "say which type with --dtype" in refused.stderr) == (1, True)
+    assert batch("call", "steps:look_up", *files, "--dtype", "bfloat16").exit_code == 0
+    np.testing.assert_array_equal(np.load("out.npy").view(ml_dtypes.bfloat16), 2 * TABLE[INDICES[:, 0, 0]])
+
+
 @pytest.mark.parametrize(
     ("kind", "what", "other", "oracle"),
     [("call", "steps:swap", "steps:doubled", lambda x: x[:, ::-1]), ("graph", "three.json", "other.json", turned)],
@@ -239,6 +250,7 @@ WRONG = {
     "all shared": (2, "call steps:swap --shared x.npy x.npy", "at least one must have items"),
     "another shared": (2, "call steps:swap --shared no.npy x.npy", "--shared no.npy: the operands are x.npy"),
     "no graph": (1, "graph no.json x.npy", "no.json: cannot be read: No such file"),
+    "pipe": (1, "graph pipe.json x.npy", "pipe.json: cannot be read: Not a regular file"),
     "no JSON": (1, "graph x.npy x.npy", "x.npy: not JSON"),
     "operator": (
         1,
@@ -270,6 +282,7 @@ WRONG = {
 @pytest.mark.parametrize(("status", "line", "message"), WRONG.values(), ids=WRONG)
 def test_wrong_uses_are_told_and_leave_nothing(folder, status, line, message):
     (folder / "fault.json").write_text('{"type": "DML_GRAPH_DESC", "desc": {"Node": {}}}')
+    os.mkfifo("pipe.json")
     told = batch(*line.split(), "out.npy")
     assert told.exit_code == status, told.output
     assert message.replace("FOLDER", str(folder)) in " ".join(told.stderr.split())

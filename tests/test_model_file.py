@@ -77,6 +77,9 @@ def test_what_is_no_model_is_refused(tmp_path, content, match):
 def test_unreadable_files(tmp_path):
     with pytest.raises(ModelError, match="cannot be read: No such file"):
         read_model(tmp_path / "none.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ModelError, match="cannot be read: Not a regular file"):
+        read_model(tmp_path / "pipe.json")
     with pytest.raises(ModelError, match="cannot be read: Is a directory"):
         read_model(tmp_path)
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00{")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import ConstraintError, suggestion
 from .batch_run import check_shared, run_files
+
+if TYPE_CHECKING:
+    from ..batch.npy_file import NpyFile
 
 
 class FunctionName(click.ParamType):
@@ -33,12 +36,20 @@ class FunctionName(click.ParamType):
 
 def run_call(function: str, inputs: tuple[Path, ...], dtype: Any, shared: tuple[Path, ...], **rest: Any) -> None:
     """Runs a function over files. It is the callback of the subcommand, so its arguments are that one's."""
-    from ..batch.npy_file import NpyFile
-
     check_shared(inputs, shared)
     whole = [path in shared for path in inputs]
-    files = [NpyFile(path, dtype) for path in inputs]
+    files = [_file(path, dtype) for path in inputs]
     run_files(partial(_imported, function), files, whole, {"operator": "call", "shared": whole}, **rest)
+
+
+def _file(path: Path, dtype: Any) -> NpyFile:
+    """Returns a file with the type of its elements, where it does not name one."""
+    from ..batch.npy_file import NpyFile
+    from ..npy_format import map_npy
+
+    with suppress(ConstraintError):  # whose reader tells it
+        dtype = dtype if map_npy(path).dtype.kind == "V" else None
+    return NpyFile(path, dtype)
 
 
 def _imported(target: str) -> Callable[..., Any]:

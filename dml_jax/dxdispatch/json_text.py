@@ -1,11 +1,13 @@
 """Parses the JSON of model files: comments, trailing commas and text after it are allowed, repeated names are not."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
+from ..regular_files import open_regular
 
 # Strings come first, so that a comment or a trailing comma inside one is left alone.
 # A string that is never closed ends with its line, so that the search does not start again inside it.
@@ -21,7 +23,8 @@ def read_text(path: Path) -> str:
       ConstraintError: it cannot be read, or is not UTF-8 text.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with os.fdopen(open_regular(path), encoding="utf-8-sig") as file:
+            return file.read()
     except OSError as error:
         raise ConstraintError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -54,7 +54,7 @@ def replaced_everywhere(original, path, monkeypatch, exhaustive):
       How often that was a fault.
     """
     content = None
-    monkeypatch.setattr("dml_jax.dxdispatch.model_file._read_text", lambda _: "")
+    monkeypatch.setattr("dml_jax.dxdispatch.json_text.read_text", lambda _: "")
     monkeypatch.setattr("dml_jax.dxdispatch.json_text.parse", lambda _: copy.deepcopy(content))
     monkeypatch.setattr("dml_jax.dxdispatch.model_file._look_into_pictures", lambda *_: None)
     count = 0

@@ -522,14 +522,14 @@ def test_a_wrong_input_is_told_before_anything_is_written(job, change, message):
     fails((BatchError, DataTypeError), message, lambda x: x, wrong, out)
 
 
-KINDS = {"fn": "a function", "output": "a path", "shared": "a sequence of arrays", "checkpoint_seconds": "a number"}
+KINDS = {"fn": "a function", "output": "a path", "shared": "a list of arrays", "checkpoint_seconds": "a number"}
 
 
 @pytest.mark.parametrize(("name", "what"), [*KINDS.items(), ("progress", "a function")])
 def test_an_argument_of_another_kind_is_told(job, name, what):
     path, _, out = job
     given = {"fn": blocks, "output": out, name: 1 + 2j}
-    with pytest.raises(DataTypeError, match=f"^map_batches: {name} must be {what}, but it is complex"):
+    with pytest.raises(DataTypeError, match=f"^map_batches: {name} must be {what}.*, but it is complex"):
         map_batches(given.pop("fn"), path, given.pop("output"), **given)
 
 
@@ -551,11 +551,14 @@ def test_wrong_arguments_are_told(job, tmp_path):
     for given in ({"inputs": masked}, {"inputs": iter([masked])}, {"inputs": path, "shared": [masked]}):
         fails(DataTypeError, r"\w+\[0\] must be an array without a mask, .*; its filled", blocks, out=out, **given)
     fails(DataTypeError, "but it is list; several inputs are a tuple", lambda x, y: x, [path, path], out)
-    fails(
-        DataTypeError, r"shared\[0\] must be an array, but it is a str; numpy.load", blocks, path, out, shared=["s.npy"]
-    )
-    fails(DataTypeError, r"but it is one, float32\[.*; put it in a list", blocks, path, out, shared=array)
-    fails(DataTypeError, "sequence of arrays, but it is a str; put it in a list", blocks, path, out, shared="s.npy")
+    fails(DataTypeError, "but it is dict; numpy.asarray makes an array", blocks, {"x": array}, out)
+    for shared, message in (
+        ("s.npy", "a list of arrays .* but it is str; put it in a list"),
+        (array, "a list of arrays .* but it is ndarray; put it in a list"),
+        (["s.npy"], r"shared\[0\] must be an array of numbers, but it is str; numpy.load\(path\) makes one"),
+        ([jax.random.key(0)], r"shared\[0\] must be an array of numbers, but NumPy cannot read it: .*key_data"),
+    ):
+        fails(DataTypeError, message, blocks, path, out, shared=shared)
     fails(DataTypeError, "identity must consist of JSON types", blocks, path, out, identity={"a": {1}})
     fails(BatchError, "the output must not be an input", blocks, path, path, overwrite=True)
     link = tmp_path / "link.npy"

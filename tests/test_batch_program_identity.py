@@ -201,6 +201,18 @@ def test_a_jitted_function_reads_its_global_again(size, interrupt, tmp_path, mon
     np.testing.assert_allclose(np.load(out), np.sin(3 * X), atol=1e-5)
 
 
+def test_a_tree_of_shared_arrays_is_that_of_the_beginning(tmp_path):
+    def dense(x, *, layer):
+        return x @ layer["w"] + layer["b"]
+
+    out, layer = tmp_path / "out.npy", {"w": np.float32([[1, 2], [3, 4]]), "b": np.float32([[5, 6]])}
+    interrupted(dense, out, shared={"layer": layer})
+    with pytest.raises(BatchError, match=r"inputs\[1\].crc32 was \d+ and is \d+; undo"):
+        map_batches(dense, X, out, shared={"layer": {**layer, "b": layer["b"] + 1}})
+    assert map_batches(dense, X, out, shared={"layer": layer}).resumed >= 4
+    np.testing.assert_array_equal(np.load(out), X @ layer["w"] + layer["b"])
+
+
 def test_an_identity_with_nan_goes_on(tmp_path):
     out = tmp_path / "out.npy"
     interrupted(by_global, out, identity={"fill": np.nan})

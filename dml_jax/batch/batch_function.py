@@ -1,7 +1,8 @@
 """`BatchFunction`: a function of arrays as a callable of NumPy batches, for engines such as Ray Data and Grain."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError
 from .batch_program import BatchProgram, aligned, host_rows
 from .batch_sources import as_data_type, check_unmasked
+from .npy_file import NpyFile
 
+CALLER = "BatchFunction"
 Arrays = dict[Any, Any]  # or trees of arrays, by the names or numbers of the arguments
 
 
@@ -48,24 +51,29 @@ class BatchFunction:
       (10, 2, 8, 8)
     """
 
+    _caller = CALLER  # for messages
+
     def __init__(
         self,
         fn: Callable[..., Any],
         *,
         batch_size: int | None = None,
-        shared: Sequence[Any] | Mapping[str, Any] = (),
+        shared: Iterable[Any] | Mapping[str, Any] = (),
     ):
+        caller = self._caller
         if not callable(fn):
-            raise DataTypeError(f"BatchFunction: fn must be a function, but it is {type(fn).__name__}")
-        if not isinstance(shared, Mapping | tuple | list):
-            kind = type(shared).__name__
-            raise DataTypeError(f"BatchFunction: shared must be a list of arrays or a dict of them, but it is {kind}")
-        check_batch_size("BatchFunction", batch_size)
+            raise DataTypeError(f"{caller}: fn must be a function, but it is {type(fn).__name__}")
+        if not isinstance(shared, Iterable) or isinstance(shared, str) or hasattr(shared, "__array__"):
+            fact = f"it is {type(shared).__name__}; put it in a list"
+            raise DataTypeError(f"{caller}: shared must be a list of arrays or a dict of them, but {fact}")
+        is_integer = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
+        if batch_size is not None and not (is_integer and batch_size > 0):
+            raise ConstraintError(f"{caller}: batch_size must be an integer of at least 1, but it is {batch_size!r}")
         settings: Any = jax.config  # whose types do not name its settings
         self._fn, self._batch_size, self._x64 = fn, batch_size, bool(settings.jax_enable_x64)
         self._shared = jax.tree.map_with_path(
-            lambda path, array: aligned(_as_numpy(f"shared{jax.tree_util.keystr(path)}", array)),
-            _by_name("shared", shared),
+            lambda path, array: aligned(_as_numpy(caller, f"shared{jax.tree_util.keystr(path)}", array)),
+            _by_name(caller, "shared", shared),
         )
         self._lock = Lock()
         self._first: tuple[Arrays, int, BatchProgram, Callable[..., Any]] | None = None
@@ -103,9 +111,7 @@ class BatchFunction:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=Lock())
 
-    def _program(
-        self, row: Arrays, batch_size: int, caller: str = "BatchFunction", devices: int | None = None
-    ) -> BatchProgram:
+    def _program(self, row: Arrays, batch_size: int, devices: int | None = None) -> BatchProgram:
         """Traces the function for batches of rows like `row`: structs by the names or numbers of the arguments.
 
         Raises:
@@ -113,10 +119,10 @@ class BatchFunction:
         """
         called = lambda batch, shared: _call(self._fn, batch, shared)  # noqa: E731
         try:
-            return BatchProgram(called, row, self._shared, batch_size, caller, devices)
+            return BatchProgram(called, row, self._shared, batch_size, self._caller, devices)
         except TypeError as error:
             raised = error
-        self._check_signature(row, caller)
+        self._check_signature(row)
         raise raised
 
     def _compiled(self, arrays: Arrays, rows: int) -> tuple[BatchProgram, Callable[..., Any]]:
@@ -135,7 +141,7 @@ class BatchFunction:
             raise ConstraintError(f"BatchFunction: a batch must have at most {size} rows{which}, but it has {rows}")
         return program, run
 
-    def _check_signature(self, row: Arrays, caller: str) -> None:
+    def _check_signature(self, row: Arrays) -> None:
         try:
             signature = inspect.signature(self._fn)
         except (TypeError, ValueError):  # of functions that are not written in Python
@@ -145,16 +151,16 @@ class BatchFunction:
         except TypeError as error:
             given = ", ".join([_described(row), *(f"shared[{name!r}]" for name in self._shared)])
             fact = f"its arguments are {signature}: {str(error).removeprefix('inspect.Signature.bind() ')}"
-            raise ConstraintError(f"{caller}: fn must take {given}, but {fact}") from None
+            raise ConstraintError(f"{self._caller}: fn must take {given}, but {fact}") from None
 
 
-def _by_name(what: str, value: Any) -> Arrays:
+def _by_name(caller: str, what: str, value: Any) -> Arrays:
     """Returns arguments by name, those of a sequence by their number."""
     if not isinstance(value, Mapping):
         return dict(enumerate(value))
     for name in value:
         if not isinstance(name, str):
-            raise ConstraintError(f"BatchFunction: the names of {what} must be texts, but one is {name!r}")
+            raise ConstraintError(f"{caller}: the names of {what} must be texts, but one is {name!r}")
     return dict(value)
 
 
@@ -167,8 +173,9 @@ def _call(fn: Callable[..., Any], *parts: Arrays) -> Any:
 def _arrays(batch: Any) -> Arrays:
     """Returns the arrays of a batch by the names or numbers of the arguments."""
     if not isinstance(batch, Mapping | tuple | list):
-        return {0: _as_numpy("batch", batch, least=1)}
-    arrays = {name: _as_numpy(f"batch[{name!r}]", value, least=1) for name, value in _by_name("batch", batch).items()}
+        return {0: _as_numpy(CALLER, "batch", batch, least=1)}
+    named = _by_name(CALLER, "batch", batch)
+    arrays = {name: _as_numpy(CALLER, f"batch[{name!r}]", value, least=1) for name, value in named.items()}
     if not arrays:
         raise ConstraintError(f"BatchFunction: a batch must have an array or a column at least, but it is {batch!r}")
     return arrays
@@ -184,12 +191,13 @@ def _rows(arrays: Arrays) -> int:
     return rows
 
 
-def _as_numpy(name: str, value: Any, least: int = 0) -> np.ndarray:
+def _as_numpy(caller: str, name: str, value: Any, least: int = 0) -> np.ndarray:
     """Returns an array of a type that JAX has, in C order and native byte order; it has `least` dimensions or more."""
-    rule = f"BatchFunction: {name} must be an array of numbers"
-    check_unmasked(f"BatchFunction: {name}", value)
+    rule = f"{caller}: {name} must be an array of numbers"
+    check_unmasked(f"{caller}: {name}", value)
     if not hasattr(value, "__array__"):
-        raise DataTypeError(f"{rule}, but it is {type(value).__name__}; numpy.asarray makes one")
+        how = "load(path)" if isinstance(value, str | os.PathLike | NpyFile) else "asarray"
+        raise DataTypeError(f"{rule}, but it is {type(value).__name__}; numpy.{how} makes one")
     try:
         array = np.asarray(value)
     except (TypeError, RuntimeError) as error:  # random keys, tensors on another device or with gradients
@@ -198,22 +206,11 @@ def _as_numpy(name: str, value: Any, least: int = 0) -> np.ndarray:
         what = "rows of several sizes or Python objects; numpy.stack joins rows of one size, or leave it out"
         raise DataTypeError(f"{rule}, but its type is {array.dtype}: {what}")
     if array.ndim < least:
-        raise ConstraintError(f"BatchFunction: {name} must have a leading dimension, the batch, but its shape is ()")
-    return np.asarray(array, as_data_type(name, array.dtype, array.shape, "BatchFunction"), order="C")
+        raise ConstraintError(f"{caller}: {name} must have a leading dimension, the batch, but its shape is ()")
+    return np.asarray(array, as_data_type(name, array.dtype, array.shape, caller), order="C")
 
 
 def _described(row: Arrays) -> str:
     """Returns "x: float32[any,3]" for columns, and "float32[any,3]" for arrays in order."""
     told = {name: f"{r.dtype}[{','.join(map(str, ('any', *r.shape)))}]" for name, r in row.items()}
     return ", ".join(text if isinstance(name, int) else f"{name}: {text}" for name, text in told.items())
-
-
-def check_batch_size(caller: str, batch_size: Any) -> None:
-    """Checks that a size is None or a positive integer.
-
-    Raises:
-      ConstraintError: it is something else.
-    """
-    is_integer = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
-    if batch_size is not None and not (is_integer and batch_size > 0):
-        raise ConstraintError(f"{caller}: batch_size must be an integer of at least 1, but it is {batch_size!r}")

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import ConstraintError, DataTypeError, describe
-from .batch_function import BatchFunction, check_batch_size
+from ..errors import ConstraintError, DataTypeError
+from .batch_function import BatchFunction
 from .batch_program import BatchProgram, host_rows
 from .batch_sources import ArraySource, Source, as_source
 from .jobs import Job, Run, Share, opened
@@ -30,6 +30,10 @@ BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
 
 # Inputs with rows: a file, an array, an iterator of arrays.
 Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
+
+
+class _Function(BatchFunction):
+    _caller = "map_batches"
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def map_batches(
     output: str | os.PathLike[str],
     *,
     batch_size: int | None = None,
-    shared: Sequence[jax.Array | np.ndarray] = (),
+    shared: Iterable[Any] | Mapping[str, Any] = (),
     identity: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     restart: bool = False,
@@ -87,7 +91,8 @@ def map_batches(
       batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
         inputs and its output have 64 MB together, or one row; on GPUs one row per device.
-      shared: arrays that `fn` gets whole with every batch.
+      shared: arrays, or trees of arrays such as parameters, that `fn` gets whole with every batch: a sequence, or a
+        dict of arguments by name.
       identity: what else distinguishes this job from others, beside the program that `fn` is traced to, such as what
         its callbacks compute on the host; JSON types.
       overwrite: replaces an existing output when the new one is complete.
@@ -116,11 +121,12 @@ def map_batches(
       ...     print(done.rows, np.load(result).shape)
       10 (10, 2, 2, 2)
     """
-    _check_kinds(fn=fn, output=output, shared=shared, progress=progress, checkpoint_seconds=checkpoint_seconds)
-    shared = _as_shared(shared)
+    _check_kinds(output=output, progress=progress, checkpoint_seconds=checkpoint_seconds)
+    function = _Function(fn, batch_size=batch_size, shared=shared)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     target, part = Path(output), _share(share)
-    _check_arguments(given, batch_size)
+    if not given:
+        raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
     if not checkpoint_seconds > 0:
         raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
     check_output(target, given, part, overwrite)
@@ -129,14 +135,12 @@ def map_batches(
         for i, value in enumerate(given):
             sources.append(as_source(f"inputs[{i}]", value))
             stack.callback(sources[i].close)
-        wholes = [ArraySource(f"shared[{i}]", np.atleast_1d(array)) for i, array in enumerate(shared)]
-        constants = [np.asarray(array, whole.dtype) for array, whole in zip(shared, wholes, strict=True)]
+        wholes = [ArraySource("shared", np.atleast_1d(array)) for array in jax.tree.leaves(function._shared)]
         total = _rows(sources, part)
-        function = BatchFunction(fn, shared=constants)
         row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
-        one = None if batch_size else function._program(row, 1, "map_batches", devices=1)
+        one = None if batch_size else function._program(row, 1, devices=1)
         width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1))
-        program = function._program(row, width if total is None else min(width, max(total, 1)), "map_batches")
+        program = function._program(row, width if total is None else min(width, max(total, 1)))
         result = _one_array(program.result)
         identities = [source.identity() for source in (*sources, *wholes)]
         known = known_of(one or _smallest(function, row, program.rows_per_device))
@@ -234,9 +238,7 @@ def _rows(sources: Sequence[Source], share: Share) -> int | None:
 
 # The types of some arguments, and their names in messages.
 _KINDS: Mapping[str, tuple[Any, str]] = {
-    "fn": (Callable, "a function"),
     "output": (str | os.PathLike, "a path"),
-    "shared": (Iterable, "a sequence of arrays"),
     "progress": ((Callable, NoneType), "a function"),
     "checkpoint_seconds": (float | int, "a number"),
 }
@@ -249,29 +251,11 @@ def _check_kinds(**arguments: Any) -> None:
             raise DataTypeError(f"map_batches: {name} must be {what}, but it is {type(value).__name__}")
 
 
-def _as_shared(shared: Iterable[Any]) -> list[Any]:
-    if isinstance(shared, str | jax.Array | np.ndarray):
-        is_what = "a str" if isinstance(shared, str) else f"one, {describe(shared)}"
-        raise DataTypeError(f"map_batches: shared must be a sequence of arrays, but it is {is_what}; put it in a list")
-    arrays = list(shared)
-    for i, given in enumerate(arrays):
-        if isinstance(given, str | os.PathLike | NpyFile):
-            rule, kind = f"map_batches: shared[{i}] must be an array", type(given).__name__
-            raise DataTypeError(f"{rule}, but it is a {kind}; numpy.load(path) makes one")
-    return arrays
-
-
 def _share(value: Any) -> Share:
     is_pair = isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)
     if not is_pair or not 0 <= value[0] < value[1]:
         raise ConstraintError(f"map_batches: share must be two integers (i, n) with 0 <= i < n, but it is {value!r}")
     return Share(*value)
-
-
-def _check_arguments(inputs: Sequence[Any], batch_size: int | None) -> None:
-    check_batch_size("map_batches", batch_size)
-    if not inputs:
-        raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
 
 
 def _one_array(result: Any) -> jax.ShapeDtypeStruct:
@@ -287,9 +271,9 @@ def _smallest(function: BatchFunction, row: dict[int, Any], rows: int) -> BatchP
     Of `rows` rows for a function that takes as many only.
     """
     try:
-        return function._program(row, 1, "map_batches", devices=1)
+        return function._program(row, 1, devices=1)
     except Exception:
-        return function._program(row, rows, "map_batches", devices=1)
+        return function._program(row, rows, devices=1)
 
 
 def _json(identity: Mapping[str, Any] | None) -> Any:

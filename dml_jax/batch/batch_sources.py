@@ -4,7 +4,7 @@ import itertools
 import mmap
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
@@ -218,9 +218,11 @@ def as_source(name: str, given: Any) -> Source:
         return FileSource(name, given)
     if isinstance(given, np.ndarray):
         return ArraySource(name, given)
-    if isinstance(given, Iterable) and not isinstance(given, Sequence | bytes) and not hasattr(given, "shape"):
-        return IteratorSource(name, given)
-    if isinstance(given, Sequence) and given and all(isinstance(part, np.ndarray) for part in given):
+    if isinstance(given, Sequence):
+        is_iterable = bool(given) and all(isinstance(part, np.ndarray) for part in given)
+    else:
+        is_iterable = isinstance(given, Iterable) and not isinstance(given, Mapping) and not hasattr(given, "shape")
+    if is_iterable:
         return IteratorSource(name, given)
     rule = f"map_batches: {name} must be a path of a .npy file, a NumPy array or an iterator of them"
     remedy = "several inputs are a tuple" if isinstance(given, list) else "numpy.asarray makes an array"

@@ -51,7 +51,7 @@ class BatchFunction:
       (10, 2, 8, 8)
     """
 
-    _caller = CALLER  # for messages
+    _caller, _axis = CALLER, "batch"  # for messages; of the mesh
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class BatchFunction:
         """
         called = lambda batch, shared: _call(self._fn, batch, shared)  # noqa: E731
         try:
-            return BatchProgram(called, row, self._shared, batch_size, self._caller, devices)
+            return BatchProgram(called, row, self._shared, batch_size, self._caller, self._axis, devices)
         except TypeError as error:
             raised = error
         self._check_signature(row)

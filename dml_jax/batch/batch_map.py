@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -26,6 +27,7 @@ from .pipeline import DEPTH, run_pipeline
 from .program_identity import known_of
 from .progress_recorder import Recorder
 
+_jobs = itertools.count()
 BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
 
 # Inputs with rows: a file, an array, an iterator of arrays.
@@ -33,7 +35,17 @@ Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.
 
 
 class _Function(BatchFunction):
+    """The function of one job.
+
+    JAX keeps the traces of the jitted functions that it calls, with the globals that these have read, for each mesh. A
+    mesh of another name finds none, so all programs of a job have the same globals.
+    """
+
     _caller = "map_batches"
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._axis = f"batch{next(_jobs)}"
 
 
 @dataclass(frozen=True)

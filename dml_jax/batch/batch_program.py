@@ -1,6 +1,5 @@
 """`BatchProgram`: a function compiled once for all batches, sharded over the local devices; it reuses its buffers."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
@@ -15,7 +14,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..errors import ConstraintError, DataTypeError, describe
 
 ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
-_programs = itertools.count()
 
 
 class BatchProgram:
@@ -29,6 +27,7 @@ class BatchProgram:
       shared: tree of arrays that every batch gets whole.
       batch_size: rows per batch; rounded up to a multiple of the devices that share it.
       caller: for messages.
+      axis: the name of the dimension of the mesh.
       devices: most devices that share it.
 
     Attributes:
@@ -47,11 +46,9 @@ class BatchProgram:
         shared: Any,
         batch_size: int,
         caller: str,
+        axis: str,
         devices: int | None = None,
     ):
-        # JAX keeps the traces of the jitted functions that `fn` calls, and the globals that these have read, mesh by
-        # mesh. A mesh of another name finds none: so all programs of a job are traced with the same globals.
-        axis = f"batch{next(_programs)}"
         mesh = Mesh(np.array(_devices(batch_size)[:devices]), (axis,), axis_types=(AxisType.Auto,))
         rows, split, whole = -(-batch_size // mesh.size), PartitionSpec(axis), PartitionSpec()
         self.batch_size: int = rows * mesh.size

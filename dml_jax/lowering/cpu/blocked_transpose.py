@@ -25,6 +25,7 @@ from .machine import CACHE, LINE, WAYS
 
 HEIGHT = 16  # rows of a block: XLA:CPU unrolls the loop over so many; a loop over 64 takes 3 times as long
 BLOCK = 2**13  # bytes: a smaller block takes no longer than a step of the loop
+TOO_MANY = 4  # times the lines that the second cache holds: of fewer, most come back in time from the next one
 
 
 def _run(case: PermuteCase) -> Move | None:
@@ -50,7 +51,7 @@ def _move_blocks(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Whether a cache loses lines that the next column needs.
+    """Whether a cache loses the lines that the next column needs.
 
     Where XLA keeps barriers, the transpose after one is up to twice as fast, and has several threads.
     """
@@ -58,7 +59,7 @@ def _pays(case: PermuteCase) -> bool:
         return False
     row, rows = case.sides
     is_long = HEIGHT * row * case.itemsize >= BLOCK and rows >= 4 * HEIGHT
-    return is_long and _lines_read(case) > _lines_held(case)
+    return is_long and _lines_read(case) >= TOO_MANY * _lines_held(case)
 
 
 def _column(case: PermuteCase) -> Sequence[int]:

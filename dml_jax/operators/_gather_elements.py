@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.index_rule import along_axis, indexed_axes_not_empty
+from ..core.indices.axes import along_axis, indexed_axes_not_empty
 from ..core.indices.modes import READ_MODE, ReadMode
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.index_rule import indexed_axes_not_empty
+from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
 from ..core.indices.modes import READ_MODE, ReadMode
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.index_rule import indexed_axes_not_empty
+from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit, with_hint
 from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow

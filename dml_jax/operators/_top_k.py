@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.index_rule import along_axis
+from ..core.indices.axes import along_axis
 from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of

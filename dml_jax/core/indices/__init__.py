@@ -1,1 +1,1 @@
-"""Indices of gathers and scatters: the index rule, index tuples, promises."""
+"""Indices of gathers and scatters: modes, rules of axes and of index tuples."""

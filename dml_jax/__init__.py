@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .core.structs.feature_level import FeatureLevel as FeatureLevel
     from .core.tensors.tensor_desc import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
+    from .dxdispatch.model_function import load_model as load_model
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.builder import GraphBuilder as GraphBuilder
     from .graphs.graph_desc import GraphDesc as GraphDesc
@@ -58,6 +59,7 @@ _PLACES = {
     "desc_to_json": "desc_json",
     "draw_graph": "graphs.svg",
     "graph_to_dot": "graphs.dot",
+    "load_model": "dxdispatch.model_function",
     "use_form": "lowering.use_form",
 }
 _SUBPACKAGES = ("batch", "onnx")

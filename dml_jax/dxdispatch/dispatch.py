@@ -70,11 +70,10 @@ def _dispatch_operator(
 
 def _dispatch_onnx(command: OnnxDispatch, model: OnnxModel, buffers: HostBuffers, timing: Timing) -> Dispatched:
     from ..onnx.backend import runner
-    from ..onnx.function import OnnxFunction
 
     inputs = [jnp.array(buffers.array(bound)) for bound in command.inputs.values()]
     key = jax.random.key(0)  # of random numbers: a model file says no seed
-    samples, results = _time(runner(OnnxFunction(model.graph), inputs, key), timing)
+    samples, results = _time(runner(model.function, inputs, key), timing)
     for name, result in zip(model.graph.outputs, results, strict=True):
         if name in command.outputs:
             buffers.store_output(name, command.outputs[name], np.asarray(result))

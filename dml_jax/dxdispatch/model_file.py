@@ -45,7 +45,12 @@ class Model:
 
 
 def read_model(
-    path: Path, *, feature_level: Any = NEWEST, output: Path | None = None, sources: Path | None = None
+    path: Path,
+    *,
+    feature_level: Any = NEWEST,
+    output: Path | None = None,
+    sources: Path | None = None,
+    writes: bool = True,
 ) -> Model:
     """Reads and checks a model file.
 
@@ -54,6 +59,7 @@ def read_model(
       feature_level: the level whose rules hold.
       output: the folder that writeFile may write to; the model's own by default.
       sources: the folder that every sourcePath is relative to; the model's own by default.
+      writes: whether its files will be written, so that their folder must be writable.
 
     Raises:
       ModelError: with every fault, in the order of the file.
@@ -72,7 +78,7 @@ def read_model(
     for i, json in enumerate(root["commands"]):
         with faults.at(_place(i, json)):
             command = read_command(json, buffers, dispatchables)
-            if isinstance(command, WriteFile):
+            if writes and isinstance(command, WriteFile):
                 targets.add(command.target)
             commands.append(command)
     if not faults.errors:

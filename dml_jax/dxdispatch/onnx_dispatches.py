@@ -34,8 +34,12 @@ class BoundInput:
 
     def read(self, data: np.ndarray) -> np.ndarray:
         """The array in the bytes of the buffer."""
-        elements = as_elements(data, _stored_type(self.dtype), prod(self.shape)).reshape(self.shape)
-        return elements != 0 if self.dtype == np.bool_ else elements
+        return self.as_input(as_elements(data, stored_type(self.dtype), prod(self.shape)))
+
+    def as_input(self, elements: Any) -> Any:
+        """The array of flat elements, of NumPy or of JAX."""
+        array = elements.reshape(self.shape)
+        return array != 0 if self.dtype == np.bool_ else array
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class BoundOutput:
           ConstraintError: it has another shape than was asked for, or the buffer is too small.
           DataTypeError: DirectML has no such type.
         """
-        data_type, shape = _stored_type(result.dtype), tuple(result.shape)
+        data_type, shape = stored_type(result.dtype), tuple(result.shape)
         if self.shape and shape != self.shape:
             raise ConstraintError(f"'shape' must equal that of the model, {list(shape)}, but it is {list(self.shape)}")
         needed = data_type.byte_count(prod(shape))
@@ -135,10 +139,10 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
     if min(shape, default=0) < 0:
         raise ConstraintError(f"every size must be at least 0, but the model says {list(shape)}")
     check_sizes("its binding", spec, shape, sizes)
-    needed = _stored_type(spec.dtype).byte_count(prod(shape))
+    needed = stored_type(spec.dtype).byte_count(prod(shape))
     if needed > buffer.size:
         fact = f"needs {needed} bytes, but {name!r} has {buffer.size}"
-        raise ConstraintError(f"{_stored_type(spec.dtype).name}{list(shape)} {fact}")
+        raise ConstraintError(f"{stored_type(spec.dtype).name}{list(shape)} {fact}")
     return BoundInput(name, shape, spec.dtype)
 
 
@@ -164,6 +168,6 @@ def _refuse_shared(names: Sequence[str]) -> None:
             raise ConstraintError(f"every output must have a buffer of its own, but {name!r} is bound to several")
 
 
-def _stored_type(dtype: Any) -> DataType:
+def stored_type(dtype: Any) -> DataType:
     """Returns the data type in buffers, where a boolean is a byte."""
     return DataType.of(np.uint8 if dtype == np.bool_ else dtype)

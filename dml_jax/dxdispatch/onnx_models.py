@@ -13,6 +13,7 @@ from .initial_value_files import find_file
 from .json_fields import get, integer, only
 
 if TYPE_CHECKING:
+    from ..onnx.function import OnnxFunction
     from ..onnx.graph import Graph
 
 
@@ -23,10 +24,12 @@ class OnnxModel:
     Args:
       files: that it is read from.
       graph: the model.
+      function: the same, as a function on arrays.
     """
 
     files: tuple[Path, ...]
     graph: Graph
+    function: OnnxFunction
 
 
 def read_onnx(json: Mapping[str, Any], folder: Path, _: Any) -> OnnxModel:
@@ -48,15 +51,18 @@ def read_onnx(json: Mapping[str, Any], folder: Path, _: Any) -> OnnxModel:
             raise ConstraintError(f"{_ENTRIES!r}: {key!r} must be a string, but it is {shown(value)}")
     try:
         from ..onnx.free_dimensions import override_sizes
+        from ..onnx.function import OnnxFunction
         from ..onnx.graph import read_tensor_graph
-        from ..onnx.model_loading import external_files, load_model
+        from ..onnx.model_loading import external_files, load_model, without_initializers
     except ImportError as error:
         raise ConstraintError(str(error)) from None
     try:
         model, beside = load_model(path)
         for field, kind in _OVERRIDES.items():
             override_sizes(model, kind, _sizes(field, json.get(field, {})), repr(field))
-        return OnnxModel((path, *external_files(model, beside)), read_tensor_graph(model, beside))
+        graph = read_tensor_graph(model, beside)
+        function = OnnxFunction(graph, source=(without_initializers(model, beside), {}))
+        return OnnxModel((path, *external_files(model, beside)), graph, function)
     except ConstraintError as error:
         of_file = ConstraintError(error.what) if error.where == (str(path),) else error
         raise of_file.at(repr(path.name)) from None

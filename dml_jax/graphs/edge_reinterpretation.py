@@ -43,7 +43,7 @@ def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bo
     """Reads a flat buffer of one tensor as another tensor; bytes behind the span of the first one are 0."""
     stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
     if stored.dtype != seen.dtype or stored.layout.span < seen.layout.span:
-        buffer = _cast(buffer[: stored.layout.span], seen.dtype)
+        buffer = as_type(buffer[: stored.layout.span], seen.dtype)
         if buffer.shape[0] < seen.layout.span:
             buffer = jnp.pad(buffer, (0, seen.layout.span - buffer.shape[0]))
     return seen.view(buffer)
@@ -77,7 +77,7 @@ def _strides(tensor: TensorDesc) -> list[int]:
     return [s for n, s in zip(tensor.sizes, strides, strict=True) if n > 1]
 
 
-def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+def as_type(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
     """Returns the bytes of a flat buffer as elements of another type; zeros fill up the last element.
 
     Between widths by shifts: XLA:GPU ends the process over casts of several widths in one kernel, and any XLA fails
@@ -87,9 +87,9 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
     if buffer.dtype == dtype:  # which has derivatives
         return buffer
     if _is_small(buffer.dtype):
-        return _cast(join_nibbles(buffer), dtype)
+        return as_type(join_nibbles(buffer), dtype)
     if _is_small(dtype):
-        return split_nibbles(_cast(buffer, np.dtype(np.uint8)), dtype)
+        return split_nibbles(as_type(buffer, np.dtype(np.uint8)), dtype)
     image = lax.bitcast_convert_type(buffer, np.dtype(f"uint{8 * buffer.dtype.itemsize}"))
     target = np.dtype(f"uint{8 * dtype.itemsize}")
     if image.dtype.itemsize > target.itemsize:

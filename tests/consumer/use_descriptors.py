@@ -65,6 +65,7 @@ from dml_jax import (
     desc_to_json,
     draw_graph,
     graph_to_dot,
+    load_model,
 )
 
 
@@ -178,6 +179,9 @@ def graphs() -> GraphDesc:
     assert_type(compile_operator(graph), CompiledOperator[Any])
     assert_type(draw_graph(graph, "reversed"), str)
     assert_type(graph_to_dot(graph), str)
+    model = load_model("docs/models/gather.json")
+    assert_type(model.output_names, tuple[str, ...])
+    assert_type(model(), dict[str, jax.Array])
     return graph
 
 

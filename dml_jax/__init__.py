@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import batch as batch
+    from . import layers as layers
     from . import onnx as onnx
     from .compiled.compile import (
         CompiledOperator as CompiledOperator,
@@ -62,7 +63,7 @@ _PLACES = {
     "load_model": "dxdispatch.model_function",
     "use_form": "lowering.use_form",
 }
-_SUBPACKAGES = ("batch", "onnx")
+_SUBPACKAGES = ("batch", "layers", "onnx")
 
 
 def __getattr__(name: str) -> "Any":

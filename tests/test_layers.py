@@ -13,7 +13,7 @@ ROOT = Path(dml_jax.__file__).parent
 # From the top. What is not listed, such as errors.py, serves all layers or opens the package.
 LAYERS = (
     ("command", "array_models", "dxdispatch", "onnx", "batch", "bench"),
-    ("compiled",),
+    ("compiled", "layers"),
     ("graphs", "desc_json"),
     ("operators", "descs", "catalogue"),
     ("core", "lowering"),

@@ -33,7 +33,7 @@ every_copy = pytest.mark.parametrize("again", COPIES.values(), ids=COPIES)
 
 @every_copy
 def test_public_names_are_pickled_by_name(again):
-    modules = (dml_jax, dml_jax.batch, *([dml_jax.onnx] if find_spec("onnx") else []))
+    modules = (dml_jax, dml_jax.batch, dml_jax.layers, *([dml_jax.onnx] if find_spec("onnx") else []))
     for module in modules:
         for name in module.__all__:
             assert again(getattr(module, name)) is getattr(module, name)

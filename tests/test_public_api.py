@@ -18,7 +18,7 @@ X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 
 def test_the_namespace_is_what_all_says():
     """And `dir` shows nothing else, whatever was imported."""
-    assert sorted({*dml_jax.__all__, "__version__", "batch", "onnx"}) == dir(dml_jax)
+    assert sorted({*dml_jax.__all__, "__version__", "batch", "layers", "onnx"}) == dir(dml_jax)
     assert {*FUNCTIONS} <= {*dml_jax.__all__}
     assert all(getattr(dml_jax, name) is not None for name in dml_jax.__all__)
     with pytest.raises(AttributeError, match="module 'dml_jax' has no attribute 'gathr'"):

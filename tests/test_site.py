@@ -124,7 +124,7 @@ def entries(site):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("module", ["dml_jax", "dml_jax.batch", "dml_jax.onnx"])
+@pytest.mark.parametrize("module", ["dml_jax", "dml_jax.batch", "dml_jax.layers", "dml_jax.onnx"])
 def test_every_public_name_has_an_entry(site, module):
     found, public = entries(site), importlib.import_module(module).__all__
     assert [name for name in public if not found.get(f"{module}.{name}", "").startswith("reference/")] == []

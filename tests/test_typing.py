@@ -34,7 +34,7 @@ from dml_jax.core.tensors.data_type import DataTypeName
 
 CONSUMER = Path(__file__).parent / "consumer"
 PROGRAMS = sorted(path.stem for path in CONSUMER.glob("use_*.py"))
-MODULES = ("dml_jax", "dml_jax.batch", "dml_jax.onnx")
+MODULES = ("dml_jax", "dml_jax.batch", "dml_jax.layers", "dml_jax.onnx")
 ALIASES = {"ScatterDesc": "ScatterElementsDesc"}
 
 

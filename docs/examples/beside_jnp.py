@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dml_jax.layers import routing
+
 FOLDER = Path(__file__).parent
 TOLERANCE = {
     "float32": 1e-3,
@@ -89,9 +91,10 @@ MODELS: dict[str, tuple[str, Callable[[ModuleType, int], Training]]] = {
 # The comparison.
 
 
-def loaded(name: str) -> ModuleType:
-    """A new copy of a module of this folder."""
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+def loaded(name: str, path: Path | None = None, package: str = "") -> ModuleType:
+    """A new copy of a module, of this folder if no path says another."""
+    path = path or FOLDER / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(package + name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -100,9 +103,13 @@ def loaded(name: str) -> ModuleType:
 
 
 def in_plain_jnp(name: str) -> ModuleType:
-    """A copy of an example that calls plain_jnp.py."""
-    example = loaded(name)
-    example.dml_jax = loaded("plain_jnp")
+    """A copy of an example that calls plain_jnp.py, also where dml_jax.layers calls
+    operators."""
+    example, plain = loaded(name), loaded("plain_jnp")
+    layers = loaded("routing", Path(routing.__file__), "dml_jax.layers.")
+    for operator in vars(layers).keys() & vars(plain).keys():
+        setattr(layers, operator, getattr(plain, operator))
+    example.dml_jax, example.layers = plain, layers
     return example
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType
 
-import dml_jax
+from dml_jax import layers
 
 TOKENS, WIDTH, HIDDEN, EXPERTS, CHOSEN = 512, 16, 32, 8, 2
 RATE = 4.0
@@ -39,100 +39,26 @@ class Parameters(NamedTuple):
     down: jax.Array  # [expert, hidden, width]
 
 
-class Routes(NamedTuple):
-    """The experts of each token, the likeliest first."""
-
-    expert: jax.Array  # [token, k]
-    weight: jax.Array  # [token, k]: the probability that the router gives to the expert
-
-
-# The steps.
-
-
-def route(tokens: jax.Array, router: jax.Array, k: int) -> Routes:
-    """The `k` likeliest experts of each token. Logits [token, expert] are float32, as small
-    differences choose."""
-    logits = tokens.astype(jnp.float32) @ router.astype(jnp.float32)
-    _, expert = lax.top_k(lax.stop_gradient(logits), k)
-    weight = dml_jax.gather_elements(
-        jax.nn.softmax(logits), expert, axis=1, unique_indices=True
-    )
-    return Routes(expert, weight.astype(tokens.dtype))
-
-
-def copies_of(tokens: jax.Array, k: int) -> jax.Array:
-    """Each token `k` times, a copy for each of its experts: [token * k, width]."""
-    return jnp.repeat(tokens, k, axis=0)
-
-
-def weighted_sum(copies: jax.Array, weight: jax.Array) -> jax.Array:
-    """Adds up the copies of each token, times their weights [token, k]."""
-    return jnp.einsum("tkw,tk->tw", copies.reshape(*weight.shape, -1), weight)
-
-
-def counts(group: jax.Array, groups: int) -> jax.Array:
-    """How many copies go to each group; those of no group count for none."""
-    zeros = jnp.zeros(groups, jnp.int32)
-    return dml_jax.scatter_elements(
-        zeros, group, jnp.ones_like(group), axis=0, reduction="add"
-    )
-
-
-def sorting(group: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The permutation that sorts copies by their group, and its inverse."""
-    order = jnp.argsort(group)
-    places = jnp.arange(order.size, dtype=order.dtype)
-    return order, dml_jax.scatter_elements(
-        places, order, places, axis=0, unique_indices=True
-    )
-
-
-def permute(rows: jax.Array, order: jax.Array) -> jax.Array:
-    """Reads rows in another order. The transpose is a read, too: the indices are promised
-    to be a permutation."""
-    return dml_jax.gather(
-        rows, order, axis=0, mode="promise_in_bounds", unique_indices=True
-    )
-
-
-def slots(group: jax.Array, groups: int, capacity: int) -> jax.Array:
-    """The row of each copy in the buffers of all groups, end to end; beyond the last one if
-    its own buffer is full."""
-    arrivals = dml_jax.cumulative_summation(
-        jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0
-    )
-    place = dml_jax.gather_elements(arrivals, group[:, None], axis=1)[:, 0] - 1
-    return jnp.where(place < capacity, group * capacity + place, groups * capacity)
-
-
-def dispatch(copies: jax.Array, slot: jax.Array, buffers: jax.Array) -> jax.Array:
-    """Writes copies into buffers [group, capacity, width], and drops those beyond. The
-    transpose is a read."""
-    rows = buffers.reshape(-1, buffers.shape[-1])
-    return dml_jax.scatter_nd(
-        rows, slot[:, None], copies, mode="drop", unique_indices=True
-    ).reshape(buffers.shape)
-
-
-def collect(buffers: jax.Array, slot: jax.Array) -> jax.Array:
-    """Reads the copies back, 0 for those that were dropped. The transpose writes rows, and
-    adds none."""
-    rows = buffers.reshape(-1, buffers.shape[-1])
-    return dml_jax.gather(rows, slot, axis=0, mode="fill", unique_indices=True)
-
-
 # The layers. With the name of an axis they run inside jax.shard_map, on the tokens and the
 # experts of one device.
+
+
+def chosen(tokens: jax.Array, router: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The `k` likeliest experts of each token, and their weights. Logits [token, expert]
+    are float32, as small differences choose."""
+    logits = tokens.astype(jnp.float32) @ router.astype(jnp.float32)
+    expert, weight = layers.route(logits, k)
+    return expert, weight.astype(tokens.dtype)
 
 
 def dropless(
     parameters: Parameters, tokens: jax.Array, k: int, axis: str | None = None
 ) -> jax.Array:
     """Every token gets all of its experts: [token, width], as `tokens`."""
-    expert, weight = route(tokens, parameters.router, k)
-    copies, expert = copies_of(tokens, k), expert.reshape(-1)
+    expert, weight = chosen(tokens, parameters.router, k)
+    copies, expert = jnp.repeat(tokens, k, axis=0), expert.reshape(-1)
     apply = sorted_experts if axis is None else partial(sorted_experts_elsewhere, axis=axis)
-    return weighted_sum(apply(parameters, copies, expert), weight)
+    return layers.weighted_sum(apply(parameters, copies, expert), weight)
 
 
 def sorted_experts(
@@ -140,10 +66,12 @@ def sorted_experts(
 ) -> jax.Array:
     """Applies to each copy its expert. Rows of no expert, whose number is behind the last
     one, are undefined."""
-    order, inverse = sorting(expert)
-    sizes = counts(expert, len(parameters.up))
-    hidden = jax.nn.relu(lax.ragged_dot(permute(copies, order), parameters.up, sizes))
-    return permute(lax.ragged_dot(hidden, parameters.down, sizes), inverse)
+    order, inverse = layers.sort_by_group(expert)
+    sizes = layers.group_sizes(expert, len(parameters.up))
+    hidden = jax.nn.relu(
+        lax.ragged_dot(layers.permute_rows(copies, order), parameters.up, sizes)
+    )
+    return layers.permute_rows(lax.ragged_dot(hidden, parameters.down, sizes), inverse)
 
 
 def sorted_experts_elsewhere(
@@ -152,19 +80,21 @@ def sorted_experts_elsewhere(
     """`sorted_experts` on the devices of the experts. Each buffer has a row for every copy,
     so that none is dropped."""
     devices, experts = lax.axis_size(axis), len(parameters.up)
-    slot = slots(expert // experts, devices, len(copies))
-    numbers = dispatch(
+    slot = layers.buffer_slots(expert // experts, devices, len(copies))
+    numbers = layers.dispatch(
         expert[:, None] % experts,
         slot,
         jnp.full((devices, len(copies), 1), experts, expert.dtype),
     )
-    buffers = dispatch(copies, slot, jnp.zeros((devices, *copies.shape), copies.dtype))
+    buffers = layers.dispatch(
+        copies, slot, jnp.zeros((devices, *copies.shape), copies.dtype)
+    )
 
     def apply(numbers: jax.Array, buffers: jax.Array) -> jax.Array:
         rows = buffers.reshape(-1, buffers.shape[-1])
         return sorted_experts(parameters, rows, numbers.reshape(-1)).reshape(buffers.shape)
 
-    return collect(elsewhere(apply, axis)(numbers, buffers), slot)
+    return layers.collect(elsewhere(apply, axis)(numbers, buffers), slot)
 
 
 def with_capacity(
@@ -176,16 +106,16 @@ def with_capacity(
 ) -> jax.Array:
     """Every expert takes `capacity` copies of the tokens of a device, the first that come;
     others get 0 from it."""
-    expert, weight = route(tokens, parameters.router, k)
+    expert, weight = chosen(tokens, parameters.router, k)
     experts = parameters.router.shape[1]
-    slot = slots(expert.reshape(-1), experts, capacity)
-    buffers = dispatch(
-        copies_of(tokens, k),
+    slot = layers.buffer_slots(expert.reshape(-1), experts, capacity)
+    buffers = layers.dispatch(
+        jnp.repeat(tokens, k, axis=0),
         slot,
         jnp.zeros((experts, capacity, tokens.shape[1]), tokens.dtype),
     )
     results = elsewhere(partial(buffered_experts, parameters), axis)(buffers)
-    return weighted_sum(collect(results, slot), weight)
+    return layers.weighted_sum(layers.collect(results, slot), weight)
 
 
 def buffered_experts(parameters: Parameters, buffers: jax.Array) -> jax.Array:
@@ -282,7 +212,7 @@ def example() -> tuple[Parameters, np.ndarray, np.ndarray]:
 def load(router: jax.Array, tokens: jax.Array) -> jax.Array:
     """How many copies of each device's tokens [device, token, width] go to each expert:
     [device, expert]."""
-    return counts(route(tokens, router, CHOSEN).expert.reshape(-1), EXPERTS)
+    return layers.group_sizes(chosen(tokens, router, CHOSEN)[0].reshape(-1), EXPERTS)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -314,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         axis_types=(AxisType.Explicit,),
         devices=jax.devices()[:devices],
     )
-    layers = {
+    both = {
         "dropless": partial(dropless, k=CHOSEN),
         "with capacity": partial(with_capacity, k=CHOSEN, capacity=capacity),
     }
@@ -322,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         start, tokens, targets = jax.device_put(
             (parameters, tokens, targets), (*specs(AXIS), jax.P(AXIS))
         )
-        for name, single in layers.items():
+        for name, single in both.items():
             layer, parameters, losses = on_mesh(single, AXIS), start, []
             for _ in range(options.steps + 1):
                 value, parameters = trained_once(layer, parameters, tokens, targets)

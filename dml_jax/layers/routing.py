@@ -1,0 +1,200 @@
+"""Routing of rows to groups and back, such as tokens to experts: sorted by group, or in buffers of a capacity.
+
+Every token is copied once for each of its experts, so every move names each copy once: no gradient is a sum by index.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..operators import cumulative_summation, gather, gather_elements, scatter_elements, scatter_nd
+
+Array = jax.Array | np.ndarray
+
+
+def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """Chooses the `k` likeliest experts of each token.
+
+    Ties go to the lower expert. The choice has no derivative; the weights have.
+
+    Args:
+      logits: floats [token, expert]; of float32, as small differences choose.
+      k: how many, at most as many as there are experts.
+
+    Returns:
+      The experts of each token, int32 [token, k], the likeliest first; and their weights [token, k], the softmax over
+      all experts at the chosen ones, which add up to 1 only if all are chosen.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import route
+      >>> expert, weight = route(jnp.log(jnp.float32([[1, 6, 3], [5, 0, 5]])), 2)
+      >>> print(expert, weight.round(3))
+      [[1 2]
+       [0 2]] [[0.6 0.3]
+       [0.5 0.5]]
+
+    Source: top-k gating of mixtures of experts (Shazeer et al., 2017), without noise.
+    """
+    _, expert = lax.top_k(lax.stop_gradient(logits), k)
+    return expert, gather_elements(jax.nn.softmax(logits), expert, axis=1, unique_indices=True)
+
+
+def weighted_sum(copies: Array, weight: Array) -> jax.Array:
+    """Adds up the `k` copies of each token, times their weights.
+
+    Args:
+      copies: [token * k, width], the copies of a token one after the other, as `jnp.repeat(tokens, k, axis=0)`.
+      weight: [token, k].
+
+    Returns:
+      [token, width].
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import weighted_sum
+      >>> print(weighted_sum(jnp.float32([[1], [2], [3], [4]]), jnp.float32([[0.5, 0.5], [1, 0]])))
+      [[1.5]
+       [3. ]]
+
+    Source: the last step of mixtures of experts.
+    """
+    return jnp.einsum("tkw,tk->tw", jnp.reshape(copies, (*weight.shape, -1)), weight)
+
+
+def group_sizes(group: Array, groups: int) -> jax.Array:
+    """Counts the rows of each group, as `jax.lax.ragged_dot` takes them.
+
+    Args:
+      group: int32 [row], numbers in [0, groups); a row of number `groups` or more belongs to none.
+      groups: how many.
+
+    Returns:
+      int32 [group].
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import group_sizes
+      >>> print(group_sizes(jnp.int32([2, 0, 0]), 3))
+      [2 0 1]
+
+    Source: `jax.lax.ragged_dot`.
+    """
+    return scatter_elements(jnp.zeros(groups, jnp.int32), group, jnp.ones_like(group), axis=0, reduction="add")
+
+
+def sort_by_group(group: Array) -> tuple[jax.Array, jax.Array]:
+    """Finds the permutation that sorts rows by group, and its inverse; both are for `permute_rows`.
+
+    Args:
+      group: integers [row]. Rows of one group stay in order.
+
+    Returns:
+      Two arrays, int32 [row].
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import sort_by_group
+      >>> order, inverse = sort_by_group(jnp.int32([2, 0, 0]))
+      >>> print(order, inverse)
+      [1 2 0] [2 0 1]
+
+    Source: the permutation of dropless mixtures of experts (Gale et al., 2023).
+    """
+    order = jnp.argsort(group)
+    places = jnp.arange(order.size, dtype=order.dtype)
+    return order, scatter_elements(places, order, places, axis=0, unique_indices=True)
+
+
+def permute_rows(rows: Array, order: Array) -> jax.Array:
+    """Reads rows in another order. Its gradient is a read, too, as the indices are promised to be a permutation.
+
+    Args:
+      rows: [row, ...].
+      order: integers [row], every number in [0, rows) once; anything else is undefined.
+
+    Returns:
+      An array of the shape and dtype of `rows`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import permute_rows
+      >>> print(permute_rows(jnp.float32([1, 2, 3]), jnp.int32([1, 2, 0])))
+      [2. 3. 1.]
+
+    Source: `gather` with promises.
+    """
+    return gather(rows, order, axis=0, mode="promise_in_bounds", unique_indices=True)
+
+
+def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
+    """Finds the row of each copy in the buffers of all groups, end to end; `dispatch` and `collect` take it.
+
+    A buffer takes the first `capacity` copies of its group, and the others are dropped.
+
+    Args:
+      group: int32 [copy], numbers in [0, groups); a copy of number `groups` or more is dropped.
+      groups: how many.
+      capacity: rows of each buffer.
+
+    Returns:
+      int32 [copy]: group * capacity + place, and groups * capacity for a copy that is dropped.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import buffer_slots
+      >>> print(buffer_slots(jnp.int32([2, 0, 0]), 3, capacity=1))
+      [2 0 3]
+
+    Source: the capacity of experts (Lepikhin et al., 2021).
+    """
+    arrivals = cumulative_summation(jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0)
+    place = gather_elements(arrivals, group[:, None], axis=1)[:, 0] - 1
+    return jnp.where((group < groups) & (place < capacity), group * capacity + place, groups * capacity)
+
+
+def dispatch(copies: Array, slot: Array, buffers: Array) -> jax.Array:
+    """Writes copies into the buffers of their groups, and drops those that have no slot. Its gradient is a read.
+
+    Args:
+      copies: [copy, width].
+      slot: int32 [copy], as `buffer_slots` returns them.
+      buffers: [group, capacity, width], such as zeros; rows that no copy has keep their content.
+
+    Returns:
+      An array of the shape and dtype of `buffers`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import dispatch
+      >>> print(dispatch(jnp.float32([[1], [2], [3]]), jnp.int32([2, 0, 3]), jnp.zeros((3, 1, 1))).ravel())
+      [2. 0. 1.]
+
+    Source: the capacity of experts (Lepikhin et al., 2021).
+    """
+    rows = buffers.reshape(-1, buffers.shape[-1])
+    return scatter_nd(rows, slot[:, None], copies, mode="drop", unique_indices=True).reshape(buffers.shape)
+
+
+def collect(buffers: Array, slot: Array) -> jax.Array:
+    """Reads the copies back, 0 for those that were dropped. Its gradient stores rows, and adds none.
+
+    Args:
+      buffers: [group, capacity, width].
+      slot: int32 [copy], as `buffer_slots` returns them.
+
+    Returns:
+      [copy, width].
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax.layers import collect
+      >>> print(collect(jnp.float32([[[2]], [[0]], [[1]]]), jnp.int32([2, 0, 3])).ravel())
+      [1. 2. 0.]
+
+    Source: the capacity of experts (Lepikhin et al., 2021).
+    """
+    return gather(buffers.reshape(-1, buffers.shape[-1]), slot, axis=0, mode="fill", unique_indices=True)

@@ -1,0 +1,52 @@
+"""Softmax over the segments of an array, as attention over a graph needs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import DataTypeError, message
+from ..operators import gather, scatter_nd
+
+
+def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.ndarray, count: int) -> jax.Array:
+    """Turns scores into weights that add up to 1 in each segment, as jax.nn.softmax does for a whole axis.
+
+    The greatest score of each segment is subtracted first. The weights do not depend on it, so it has no gradient.
+
+    Args:
+      scores: floats [element, ...], such as [edge, head].
+      segments: integers [element], the segment of each score in [0, count), in any order. Give padding a segment of its
+        own: a negative number counts from the end.
+      count: how many segments there are; one may be empty.
+
+    Returns:
+      The weights, of the shape and dtype of `scores`. A segment whose scores are all -inf has NaN.
+
+    Raises:
+      DataTypeError: `scores` are no floats.
+      ConstraintError: not a segment for each score.
+
+    Example:
+      >>> import jax.numpy as jnp, numpy as np
+      >>> from dml_jax.layers import segment_softmax
+      >>> print(segment_softmax(jnp.float32([0, 5, 0]), np.int32([0, 1, 0]), 2))
+      [0.5 1.  0.5]
+
+    Source: softmax, by segment. Sums of floats of 8 and 16 bits are float32, rounded once.
+    """
+    scores = jnp.asarray(scores)
+    if not jnp.issubdtype(scores.dtype, jnp.floating):
+        rule, fact = "scores must be floats", f"they are {scores.dtype}"
+        raise DataTypeError(message("segment_softmax", rule, fact, {"scores": scores}))
+
+    def by_segment(start: float, numbers: Any, reduction: Any) -> jax.Array:
+        input = jnp.full((count, *numbers.shape[1:]), start, numbers.dtype)
+        return scatter_nd(input, segments[:, None], numbers, reduction=reduction)
+
+    greatest = by_segment(-jnp.inf, jax.lax.stop_gradient(scores), "max")
+    powers = jnp.exp(scores - gather(greatest, segments, axis=0))
+    return powers / gather(by_segment(0, powers, "add"), segments, axis=0)

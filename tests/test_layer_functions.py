@@ -1,0 +1,178 @@
+"""`dml_jax.layers`, against loops and whole-array formulas of NumPy."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_same_bits, sampled
+
+from dml_jax import ConstraintError, DataTypeError, layers
+
+ROWS, GROUPS, WIDTH = 40, 5, 3
+RNG = np.random.default_rng(7)
+GROUP = RNG.integers(0, GROUPS, ROWS).astype(np.int32)
+COPIES = RNG.normal(size=(ROWS, WIDTH)).astype(np.float32)
+
+
+# Routing.
+
+
+def test_narrow_differences_choose_and_ties_go_to_the_lower_expert():
+    logits = np.float32([[1, 1 + 2**-20, 0, -3], [2, 2, 2, 2]])
+    expert, weight = layers.route(logits, 2)
+    np.testing.assert_array_equal(expert, [[1, 0], [0, 1]])
+    powers = np.exp(np.float64(logits))
+    wanted = np.take_along_axis(powers / powers.sum(axis=1, keepdims=True), np.asarray(expert), axis=1)
+    np.testing.assert_allclose(weight, wanted, rtol=1e-6)
+
+
+def test_the_weights_have_gradients_and_the_choice_has_none():
+    logits = RNG.normal(size=(6, 4)).astype(np.float32)
+    cotangent = RNG.normal(size=(6, 2)).astype(np.float32)
+    slope = jax.grad(lambda x: (layers.route(x, 2)[1] * cotangent).sum())(logits)
+    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    at_all = np.zeros_like(logits)
+    np.put_along_axis(at_all, np.argsort(-logits, axis=1)[:, :2], cotangent, axis=1)
+    np.testing.assert_allclose(slope, softmax * (at_all - (at_all * softmax).sum(axis=1, keepdims=True)), atol=1e-6)
+
+
+def test_rows_sorted_by_group_and_back():
+    order, inverse = layers.sort_by_group(GROUP)
+    np.testing.assert_array_equal(order, np.argsort(GROUP, kind="stable"))
+    np.testing.assert_array_equal(inverse, np.argsort(order))
+    sorted_rows = layers.permute_rows(COPIES, order)
+    assert_same_bits(sorted_rows, COPIES[order])
+    assert_same_bits(layers.permute_rows(sorted_rows, inverse), COPIES)
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_sizes_count_rows_of_groups_alone(padding):
+    group = np.append(GROUP, np.full(padding, GROUPS, np.int32))
+    sizes = layers.group_sizes(group, GROUPS)
+    assert sizes.dtype == jnp.int32
+    np.testing.assert_array_equal(sizes, np.bincount(GROUP, minlength=GROUPS))
+
+
+def slots_by_loop(group, capacity):
+    used = np.zeros(GROUPS + 2, int)
+    slots = []
+    for of_row in group:
+        fits = of_row < GROUPS and used[of_row] < capacity
+        slots.append(of_row * capacity + used[of_row] if fits else GROUPS * capacity)
+        used[of_row] += 1
+    return slots
+
+
+@pytest.mark.parametrize("capacity", [1, 3, ROWS])
+def test_buffers_take_the_first_copies_and_none_of_padding(capacity):
+    """Numbers behind the last group are padding: their copies are dropped, and displace none."""
+    group = np.where(np.arange(ROWS) % 6 == 5, GROUPS + np.arange(ROWS) % 2, GROUP).astype(np.int32)
+    slot = np.asarray(layers.buffer_slots(group, GROUPS, capacity))
+    np.testing.assert_array_equal(slot, slots_by_loop(group, capacity))
+    buffers = layers.dispatch(COPIES, slot, jnp.full((GROUPS, capacity, WIDTH), -1, jnp.float32))
+    wanted = np.full((GROUPS * capacity, WIDTH), -1, np.float32)
+    is_kept = slot < len(wanted)
+    wanted[slot[is_kept]] = COPIES[is_kept]
+    assert_same_bits(buffers.reshape(-1, WIDTH), wanted)
+    assert_same_bits(layers.collect(buffers, slot), np.where(is_kept[:, None], COPIES, np.float32(0)))
+    slope = jax.grad(lambda rows: (layers.dispatch(rows, slot, buffers) ** 2).sum())(COPIES)
+    assert_same_bits(slope, np.where(is_kept[:, None], 2 * COPIES, np.float32(0)))
+
+
+def test_copies_are_added_up():
+    weight = RNG.normal(size=(ROWS // 4, 4)).astype(np.float32)
+    wanted = (COPIES.reshape(-1, 4, WIDTH) * weight[..., None]).sum(axis=1)
+    np.testing.assert_allclose(layers.weighted_sum(COPIES, weight), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("step", "written"), [("permute", 0), ("dispatch", 0), ("collect", 1)])
+def test_transposes_read_rows_or_write_them_once(step, written):
+    """Of so many and so long rows that the inverse of a permutation pays on CPUs."""
+    rows, order = np.zeros((256, 128), np.float32), np.arange(256, dtype=np.int32)[::-1]
+    calls = {
+        "permute": layers.permute_rows,
+        "dispatch": lambda rows, order: layers.dispatch(rows, order, jnp.zeros((4, 64, 128))),
+        "collect": lambda rows, order: layers.collect(rows.reshape(4, -1, 128), order),
+    }
+
+    def transposed(cotangent, order):
+        return jax.linear_transpose(lambda rows: calls[step](rows, order), rows)(cotangent)
+
+    results = jax.eval_shape(calls[step], rows, order)
+    text = jax.jit(transposed).lower(results, order).compile().as_text()
+    assert len(re.findall(r"= f32\S+ scatter\(", text)) == written
+    assert bool(re.search(r"= [fu]32\S+ gather\(", text)) == (not written)
+
+
+# Softmax over segments.
+
+
+def softmax_by_loop(scores, segments):
+    """In float64."""
+    wanted = np.zeros(scores.shape)
+    for segment in np.unique(segments):
+        of = np.float64(scores[segments == segment])
+        powers = np.exp(of - of.max(axis=0))
+        wanted[segments == segment] = powers / powers.sum(axis=0)
+    return wanted
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 1e-6), ("bfloat16", 2**-7), ("float16", 2**-9)])
+@pytest.mark.parametrize("heads", sampled([(), (4,), (2, 3)], [(2, 3)]))
+def test_softmax_by_segment(heads, dtype, rtol):
+    """Scores of 1000 overflow no exponential; segment 5 is empty."""
+    scores = jnp.asarray(10 * RNG.normal(size=(ROWS, *heads)) + 1000 * (GROUP == 2).reshape(-1, *(1 for _ in heads)))
+    scores = scores.astype(dtype)
+    weights = jax.jit(layers.segment_softmax, static_argnums=2)(scores, GROUP, 6)
+    assert weights.dtype == dtype
+    np.testing.assert_allclose(np.float64(weights), softmax_by_loop(scores, GROUP), rtol=4 * rtol, atol=rtol / 8)
+
+
+def test_the_gradient_is_that_of_each_softmax():
+    scores, cotangent = RNG.normal(size=(2, ROWS)).astype(np.float32)
+    slope = jax.grad(lambda x: (layers.segment_softmax(x, GROUP, GROUPS) * cotangent).sum())(scores)
+    weights = softmax_by_loop(scores, GROUP)
+    means = np.bincount(GROUP, weights * cotangent, GROUPS)[GROUP]
+    np.testing.assert_allclose(slope, weights * (cotangent - means), atol=1e-6)
+
+
+def test_a_segment_of_minus_infinity_alone_is_nan_as_in_jax():
+    scores = np.float32([-np.inf, 1, -np.inf, 1])
+    np.testing.assert_array_equal(layers.segment_softmax(scores, np.int32([0, 1, 0, 1]), 2), [np.nan, 0.5, np.nan, 0.5])
+
+
+# Patches.
+
+
+@pytest.mark.parametrize("size", sampled([1, 2, 3], [3]))
+@pytest.mark.parametrize("batch", [(), (2, 2)])
+def test_patches_are_the_squares_flat(batch, size):
+    pictures = RNG.integers(0, 99, (*batch, 4, 2 * size, 3 * size)).astype(np.uint8)
+    squares = [pictures[..., r * size : (r + 1) * size, c * size : (c + 1) * size] for r in range(2) for c in range(3)]
+    wanted = np.stack([square.reshape(*batch, -1) for square in squares], axis=-2)
+    assert_same_bits(layers.patches(pictures, size), wanted)
+    last = [np.moveaxis(square, -3, -1).reshape(*batch, -1) for square in squares]
+    wanted = np.stack(last, axis=-2)
+    assert_same_bits(layers.patches(np.moveaxis(pictures, -3, -1), size, data_format="NHWC"), wanted)
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: layers.segment_softmax(np.arange(3), np.arange(3), 3), DataTypeError, "scores must be floats"),
+        (lambda: layers.segment_softmax(np.zeros(3, np.float32), GROUP, 3), ConstraintError, "indices"),
+        (lambda: layers.patches(np.zeros((3, 5, 4), np.float32), 2), ConstraintError, "multiple of block_size"),
+        (lambda: layers.patches(np.zeros((4, 4), np.float32), 2), ConstraintError, "three dimensions|at least 3"),
+        (lambda: layers.group_sizes(np.float32([0, 1]), 2), DataTypeError, "integer"),
+        (lambda: layers.dispatch(COPIES, GROUP[:3], jnp.zeros((2, 2, WIDTH))), ConstraintError, "updates"),
+        (lambda: layers.route(COPIES, 9), ValueError, "top_k"),
+    ],
+)
+def test_mistakes(call, error, match):
+    with pytest.raises(error, match=match):
+        call()

@@ -501,7 +501,10 @@ def fortran(path):
 
 FILES = {
     "missing": (lambda p: p.with_name("none.npy"), "cannot be read: No such file or directory"),
-    "a folder": (lambda p: p.parent, "cannot be read: Is a directory"),
+    "an empty folder": (
+        lambda p: p.with_name("none").mkdir() or p.with_name("none"),
+        "cannot be read: there is no file",
+    ),
     "empty": (lambda p: broken(p, lambda _: b""), "must be a .npy file of numbers, but its header is wrong"),
     "text": (lambda p: broken(p, lambda _: b"1,2,3\n" * 99), "must be a .npy file of numbers, but its header is wrong"),
     "a torn header": (lambda p: broken(p, lambda b: b[:60]), "must be a .npy file of numbers, but its header is wrong"),
@@ -550,7 +553,8 @@ def test_wrong_arguments_are_told(job, tmp_path):
     masked = np.ma.masked_less(array, 3)
     for given in ({"inputs": masked}, {"inputs": iter([masked])}, {"inputs": path, "shared": [masked]}):
         fails(DataTypeError, r"\w+\[0\] must be an array without a mask, .*; its filled", blocks, out=out, **given)
-    fails(DataTypeError, "but it is list; several inputs are a tuple", lambda x, y: x, [path, path], out)
+    fails(ConstraintError, r"fn must take float32\[any,8,2,3\], but .* 'y'", lambda x, y: x, [path, path], out)
+    fails(DataTypeError, r"inputs\[0\] must be a path, an array, .*, but it is list", blocks, [], out)
     fails(DataTypeError, "but it is dict; numpy.asarray makes an array", blocks, {"x": array}, out)
     for shared, message in (
         ("s.npy", "a list of arrays .* but it is str; put it in a list"),

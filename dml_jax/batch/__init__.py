@@ -1,4 +1,4 @@
-"""Batch processing: functions as callables of NumPy batches, and over .npy files larger than memory."""
+"""Batch processing: functions as callables of NumPy batches, and over files larger than memory."""
 
 from .batch_function import BatchFunction
 from .batch_map import Progress, map_batches

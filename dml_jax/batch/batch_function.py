@@ -11,8 +11,8 @@ import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
 from .batch_program import BatchProgram, aligned, host_rows
-from .batch_sources import as_data_type, check_unmasked
 from .npy_file import NpyFile
+from .sources import as_data_type, check_unmasked
 
 CALLER = "BatchFunction"
 Arrays = dict[Any, Any]  # or trees of arrays, by the names or numbers of the arguments

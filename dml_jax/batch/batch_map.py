@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -19,19 +18,20 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError
 from .batch_function import BatchFunction
 from .batch_program import BatchProgram, host_rows
-from .batch_sources import ArraySource, Source, as_source
+from .batches_in_flight import InFlight
 from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
 from .output_checks import check_output
 from .pipeline import DEPTH, run_pipeline
 from .program_identity import known_of
 from .progress_recorder import Recorder
+from .sources import ArraySource, Slices, Source, as_source
 
 _jobs = itertools.count()
 BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
 
-# Inputs with rows: a file, an array, an iterator of arrays.
-Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
+# Inputs with rows: a path, an object with slices, a list of these, an iterator of arrays.
+Input = str | os.PathLike[str] | NpyFile | Slices | Sequence[Any] | Iterable[jax.Array | np.ndarray]
 
 
 class _Function(BatchFunction):
@@ -84,21 +84,23 @@ def map_batches(
     """Applies `fn` to batches of rows of `inputs` and writes what it returns to the .npy file `output`.
 
     Reading, computing and writing overlap. At most three batches are in memory, each with its inputs and its output.
-    A file is mapped into memory a window at a time, and a CPU computes on the mapped bytes. Inputs that are not aligned
-    to 64 bytes, the last batch, and the batches of iterators are copied, so they count twice.
+    A .npy file is mapped into memory a window at a time, and a CPU computes on the mapped bytes. Other inputs, those
+    that are not aligned to 64 bytes, and the last batch are copied, so they count twice.
 
     The output is written as `output`.partial and renamed when it is complete. Meanwhile, `output`.progress records how
     many rows are on the disk. After an interruption, a crash or a loss of power, make the same call again: it continues
-    from there and gives the same bits, if every input is a file or an array. With iterators it starts over.
+    from there and gives the same bits. If an input is an iterator, it starts over.
 
     Args:
       fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
         must depend on the same rows of the inputs only: the last batch is filled up with its last row, and its result
         cut. Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these,
         and uses no mesh. It is compiled once, and traced twice: once for one row, so that a later run recognizes it.
-      inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, an `NpyFile`, a NumPy
-        array, or an iterable of arrays of any leading sizes. An iterable is read in another thread. An array is
-        read once more, for a checksum; a file is known by its size and time.
+      inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, a zarr array, a
+        dataset "x.h5:/x" or a picture; a folder or a pattern of such files, or a list of paths or arrays, whose rows
+        follow one another; an `NpyFile`; an object with shape, dtype and slices, such as a NumPy array or an h5py
+        dataset; or an iterable of arrays of any leading sizes. All are read in another thread. An array is read once
+        more, for a checksum; files are known by their sizes and times.
       output: path of a .npy file.
       batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
@@ -142,23 +144,19 @@ def map_batches(
     if not checkpoint_seconds > 0:
         raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
     check_output(target, given, part, overwrite)
-    with ExitStack() as stack:
-        sources = []
-        for i, value in enumerate(given):
-            sources.append(as_source(f"inputs[{i}]", value))
-            stack.callback(sources[i].close)
-        wholes = [ArraySource("shared", np.atleast_1d(array)) for array in jax.tree.leaves(function._shared)]
-        total = _rows(sources, part)
-        row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
-        one = None if batch_size else function._program(row, 1, devices=1)
-        width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1))
-        program = function._program(row, width if total is None else min(width, max(total, 1)))
-        result = _one_array(program.result)
-        identities = [source.identity() for source in (*sources, *wholes)]
-        known = known_of(one or _smallest(function, row, program.rows_per_device))
-        facts = {"program": known, "identity": _json(identity), "inputs": identities}
-        job = Job(target, result.dtype, result.shape[1:], total, facts, None not in identities, part)
-        run = stack.enter_context(opened(job, overwrite=overwrite, restart=restart))
+    sources = [as_source(f"inputs[{i}]", value) for i, value in enumerate(given)]
+    wholes = [ArraySource("shared", np.atleast_1d(array)) for array in jax.tree.leaves(function._shared)]
+    total = _rows(sources, part)
+    row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
+    one = None if batch_size else function._program(row, 1, devices=1)
+    width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1))
+    program = function._program(row, width if total is None else min(width, max(total, 1)))
+    result = _one_array(program.result)
+    identities = [source.identity() for source in (*sources, *wholes)]
+    known = known_of(one or _smallest(function, row, program.rows_per_device))
+    facts = {"program": known, "identity": _json(identity), "inputs": identities}
+    job = Job(target, result.dtype, result.shape[1:], total, facts, None not in identities, part)
+    with opened(job, overwrite=overwrite, restart=restart) as run:
         return _run(run, program, sources, progress or (lambda _: None), checkpoint_seconds)
 
 
@@ -206,11 +204,12 @@ def _batches(
       ConstraintError: the inputs turn out to have different numbers of rows.
     """
     start, count = (0 if rows is None else rows.start), size
+    in_flight = [InFlight() for _ in sources]
     while count == size and (rows is None or start < rows.stop):
         asked = size if rows is None else min(size, rows.stop - start)
-        for source in sources:
-            source.in_flight.wait(DEPTH)
-        held = [{i: source.read(start, asked) for i, source in enumerate(sources)}]
+        for flight in in_flight:
+            flight.wait(DEPTH)
+        held = [{i: in_flight[i].passed(source.read(start, asked)) for i, source in enumerate(sources)}]
         count = _agreed(sources, [len(array) for array in held[0].values()], start)
         count_read(sum(array.nbytes for array in held[0].values()))
         start += count

@@ -16,6 +16,7 @@ import numpy as np
 from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
 from .partial_output import Partial, create, file_size, is_output, job_of, partial_path, token_of
+from .sources import without_paths
 
 TOLD = 8  # differences that a message names
 POLL, PATIENCE = 0.2, 300.0  # seconds between looks at the files of other processes, and to wait for the first
@@ -66,10 +67,7 @@ class Job:
     def name(self) -> str:
         """Returns a name that is the same for every process, wherever it has mounted the files."""
         known = {key: value for key, value in self.record.items() if key != "process"}
-        places = [
-            {key: value for key, value in source.items() if key != "path"} for source in known["inputs"] if source
-        ]
-        return job_of({**known, "inputs": places})
+        return job_of({**known, "inputs": without_paths(known["inputs"])})
 
     def progress_paths(self) -> list[Path]:
         """The progress files of all processes."""

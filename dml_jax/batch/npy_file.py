@@ -86,7 +86,7 @@ def _named(path: Path, stored: np.dtype, asked: Any) -> np.dtype:
 
 
 def load_whole(given: NpyFile) -> np.ndarray:
-    """Reads a file as an array of any rank.
+    """Reads a .npy file as an array of any rank.
 
     Raises:
       BatchError: it cannot be read, is no .npy file, or its elements have no type of that size.

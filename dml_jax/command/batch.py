@@ -15,6 +15,7 @@ from .batch_graph import run_graph
 from .batch_run import run_operator
 from .devices import CPU_DEVICES
 from .operator_names import function_names, items
+from .option_types import ArrayPath
 from .shared_options import FILE
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _sentence(line: str) -> str:
 
 @click.group(
     cls=_Operators,
-    short_help="Apply an operator, a function or a graph to .npy files larger than memory.",
+    short_help="Apply an operator, a function or a graph to files larger than memory.",
     epilog="""\b
 Examples:
   dml-jax batch depth_to_space pictures.npy result.npy --block-size 2
@@ -92,7 +93,7 @@ Examples:
   dml-jax batch graph steps.json pictures.npy result.npy""",
 )
 def batch() -> None:
-    """Apply an operator to every item of .npy files that need not fit in memory. `call` applies any function of yours
+    """Apply an operator to every item of files that need not fit in memory. `call` applies any function of yours
     instead, and `graph` a graph of operators: several steps in one pass, without files between them.
 
     The leading dimension of every file counts the items. The operator sees one item at a time, so --axis counts the
@@ -152,7 +153,8 @@ def _shared_options(operands: Sequence[str]) -> list[click.Option]:
 
 def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     arguments = {**operator.operands, "output": False}
-    files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
+    path = ArrayPath()
+    files = [click.Argument([a], type=path, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
     shared = _shared_options(list(operator.operands))
     first = _sentence(function_names()[name])
     files_are = _FILES.format("All", ", but for those named by --shared" if shared else "")
@@ -165,15 +167,18 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     )
 
 
-_FILES = "{} are .npy files, with the items along the leading dimension{}."
+_FILES = """{} are arrays with the items along the leading dimension{}. An input is a .npy file, a zarr array (x.zarr,
+s3://bucket/x.zarr), a dataset x.h5:/name, a folder or a quoted pattern of pictures or other files; the output is a .npy
+file."""
 _STATUS = """Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
 
 
 def _add(name: str, run: Any, what: click.Argument, common: Sequence[click.Option], text: str, example: str) -> None:
     """Adds a subcommand whose files are arguments in order."""
-    files = [click.Argument(["inputs"], type=FILE, nargs=-1, required=True), click.Argument(["output"], type=FILE)]
+    array = ArrayPath()
+    files = [click.Argument(["inputs"], type=array, nargs=-1, required=True), click.Argument(["output"], type=array)]
     whole = "Read this one of INPUTS whole and use it for every batch; repeatable."
-    shared = click.Option(["--shared"], type=FILE, multiple=True, metavar="FILE", help=whole)
+    shared = click.Option(["--shared"], type=array, multiple=True, metavar="FILE", help=whole)
     files_are = _FILES.format("INPUTS and OUTPUT", ", but for those named by --shared")
     does, text = text.split("\n\n")
     command = click.Command(

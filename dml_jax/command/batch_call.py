@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ConstraintError, suggestion
-from .batch_run import check_shared, run_files
+from .batch_run import check_shared, run_files, typed
 
 if TYPE_CHECKING:
     from ..batch.npy_file import NpyFile
@@ -34,7 +34,7 @@ class FunctionName(click.ParamType):
         return value
 
 
-def run_call(function: str, inputs: tuple[Path, ...], dtype: Any, shared: tuple[Path, ...], **rest: Any) -> None:
+def run_call(function: str, inputs: tuple[str, ...], dtype: Any, shared: tuple[str, ...], **rest: Any) -> None:
     """Runs a function over files. It is the callback of the subcommand, so its arguments are that one's."""
     check_shared(inputs, shared)
     whole = [path in shared for path in inputs]
@@ -42,14 +42,13 @@ def run_call(function: str, inputs: tuple[Path, ...], dtype: Any, shared: tuple[
     run_files(partial(_imported, function), files, whole, {"operator": "call", "shared": whole}, **rest)
 
 
-def _file(path: Path, dtype: Any) -> NpyFile:
+def _file(path: str, dtype: Any) -> str | NpyFile:
     """Returns a file with the type of its elements, where it does not name one."""
-    from ..batch.npy_file import NpyFile
     from ..npy_format import map_npy
 
-    with suppress(ConstraintError):  # whose reader tells it
-        dtype = dtype if map_npy(path).dtype.kind == "V" else None
-    return NpyFile(path, dtype)
+    with suppress(ConstraintError):  # it is no .npy file, or its reader tells what is wrong
+        dtype = dtype if map_npy(Path(path)).dtype.kind == "V" else None
+    return typed(path, dtype)
 
 
 def _imported(target: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ConstraintError, describe
-from .batch_run import check_shared, fail, per_item, run_files
+from .batch_run import check_shared, fail, per_item, run_files, typed
 
 if TYPE_CHECKING:
     import jax
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from ..graphs.graph_desc import GraphDesc
 
 
-def run_graph(graph: Path, inputs: tuple[Path, ...], shared: tuple[Path, ...], **rest: Any) -> None:
+def run_graph(graph: Path, inputs: tuple[str, ...], shared: tuple[str, ...], **rest: Any) -> None:
     """Runs a graph over files. It is the callback of the subcommand, so its arguments are that one's."""
-    from ..batch.npy_file import NpyFile
-
     try:
         desc = _read(graph)
     except ConstraintError as error:
@@ -40,7 +38,7 @@ def run_graph(graph: Path, inputs: tuple[Path, ...], shared: tuple[Path, ...], *
     whole = [path in shared for path in inputs]
     # DirectML's numbers of 4 bits are those that a file does not name.
     types = (tensor.dtype if tensor.dtype.kind == "V" else None for tensor in desc.inputs.values())
-    files = [NpyFile(path, dtype) for path, dtype in zip(inputs, types, strict=True)]
+    files = [typed(path, dtype) for path, dtype in zip(inputs, types, strict=True)]
     run_files(lambda: per_item(of_item, whole), files, whole, {"operator": "graph", "shared": whole}, **rest)
 
 
@@ -72,7 +70,7 @@ def _item(tensor: TensorDesc) -> tuple[int, ...]:
     return tensor.sizes[1:] if tensor.sizes[0] == 1 else tensor.sizes
 
 
-def _as_tensor(array: jax.Array, path: Path, is_whole: bool, name: str, tensor: TensorDesc) -> jax.Array:
+def _as_tensor(array: jax.Array, path: str, is_whole: bool, name: str, tensor: TensorDesc) -> jax.Array:
     """Returns an item, or the array of a shared file, in the sizes of an input.
 
     Raises:

@@ -18,6 +18,7 @@ from .devices import arrange_cpu_devices, devices
 
 if TYPE_CHECKING:
     import jax
+    import numpy as np
 
     from ..batch.batch_map import Progress
     from ..batch.hosts import Hosts
@@ -36,8 +37,6 @@ def run_operator(name: str, operator: BatchOperator, dtype: Any, shared: tuple[s
       shared: the operands that every item gets whole.
       rest: the files of the operands, the operator's attributes, and the options of `run_files`.
     """
-    from ..batch.npy_file import NpyFile
-
     paths = {operand: rest.pop(operand) for operand in operator.operands}
     check_shared(operator.operands, shared)
     options = {option.name or "": rest.pop(option.name) for option in operator.attributes}
@@ -50,11 +49,31 @@ def run_operator(name: str, operator: BatchOperator, dtype: Any, shared: tuple[s
 
     run_files(
         lambda: per_item(of_item, whole),
-        [NpyFile(path, None if operator.is_index(port) else dtype) for port, path in ports.items()],
+        [typed(path, None if operator.is_index(port) else dtype) for port, path in ports.items()],
         whole,
         {"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
         **rest,
     )
+
+
+def typed(path: str, dtype: Any) -> str | NpyFile:
+    """Returns an input, with the type of its elements if that is given; only .npy files do not name all types."""
+    from ..batch.array_files import is_npy
+    from ..batch.npy_file import NpyFile
+
+    return path if dtype is None or not is_npy(path) else NpyFile(path, dtype)
+
+
+def whole_array(given: str | NpyFile) -> np.ndarray:
+    """Reads a shared operand: a .npy file of any rank, or all rows of any other input."""
+    from ..batch.array_files import is_npy
+    from ..batch.npy_file import NpyFile, load_whole
+    from ..batch.sources import as_source
+
+    if isinstance(given, NpyFile) or is_npy(given):
+        return load_whole(given if isinstance(given, NpyFile) else NpyFile(given))
+    source = as_source("--shared", given)
+    return source.read(0, source.rows or 0)
 
 
 def per_item(function: Callable[..., jax.Array], whole: Sequence[bool]) -> Callable[..., jax.Array]:
@@ -66,11 +85,11 @@ def per_item(function: Callable[..., jax.Array], whole: Sequence[bool]) -> Calla
 
 def run_files(
     make: Callable[[], Callable[..., Any]],
-    files: Sequence[NpyFile],
+    files: Sequence[str | NpyFile],
     whole: Sequence[bool],
     identity: Mapping[str, Any],
     *,
-    output: Path,
+    output: str,
     batch_size: int | None,
     cpu_devices: int | None,
     restart: bool,
@@ -92,10 +111,10 @@ def run_files(
     from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
     from ..batch.jobs import Share
-    from ..batch.npy_file import load_whole
     from ..batch.output_checks import check_output
 
     arrange_cpu_devices(cpu_devices)
+    target = Path(output)
     hosts = _hosts(coordinator, num_processes, process_id)
     share = Share(hosts.index, hosts.count) if hosts else Share()
     interruption = Interruption()
@@ -106,15 +125,15 @@ def run_files(
 
     interruption.begin()
     try:
-        check_output(output, files, share, overwrite)
-        with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(output) as bar:
+        check_output(target, files, share, overwrite)
+        with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(target) as bar:
             devices()
             last = map_batches(
                 _shared_last(make(), whole),
                 tuple(file for file, shared in zip(files, whole, strict=True) if not shared),
-                output,
+                target,
                 batch_size=batch_size,
-                shared=[load_whole(file) for file, shared in zip(files, whole, strict=True) if shared],
+                shared=[whole_array(file) for file, shared in zip(files, whole, strict=True) if shared],
                 identity=identity,
                 overwrite=overwrite,
                 restart=restart,
@@ -122,8 +141,8 @@ def run_files(
                 share=(share.index, share.count),
             )
     except (KeyboardInterrupt, BatchError, ConstraintError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
-        _tell(error, interruption, output, share)
-    click.echo(_summary(output, last))
+        _tell(error, interruption, target, share)
+    click.echo(_summary(target, last))
 
 
 def _tell(error: BaseException, interruption: Interruption, output: Path, share: Share) -> NoReturn:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -45,6 +46,13 @@ class OperatorName(click.ParamType):
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         return items(struct_names(), incomplete.upper())
+
+
+class ArrayPath(click.Path):
+    """A path of an array: of a file, a folder, a pattern, a dataset in a file, or a URL."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        return value if "://" in value else str(Path(value))
 
 
 class Milliseconds(click.ParamType):

@@ -1,0 +1,46 @@
+"""`Hdf5Array`: a dataset of an HDF5 file, by h5py."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import BatchError
+from .stored_array import StoredArray, file_state, needed
+
+
+class Hdf5Array(StoredArray):
+    """A dataset.
+
+    Args:
+      path: of the file.
+      name: of the dataset in it.
+
+    Raises:
+      BatchError: it cannot be opened, or h5py is missing.
+    """
+
+    def __init__(self, path: str, name: str):
+        h5py = needed("h5py", path)
+        self._file = str(Path(path).resolve())
+        self.path: str = f"{self._file}:{name}"
+        self._seen = self.state()
+        try:
+            dataset = h5py.File(self._file)[name]
+            if isinstance(dataset, h5py.Dataset) and dataset.chunks:
+                # So that no chunk that two batches share is decoded twice.
+                band = dataset.chunks[0] * int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
+                dataset.file.close()
+                dataset = h5py.File(self._file, rdcc_nbytes=max(band, 2**20))[name]
+        except Exception as error:  # damaged files fail in many ways
+            raise BatchError(f"{self.path}: an input cannot be read: {error}") from None
+        if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+            raise BatchError(f"{self.path}: an input must be a dataset, but it is {dataset!r}")
+        self._dataset = dataset
+        self.shape: tuple[int, ...] = dataset.shape
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return self._dataset[rows]
+
+    def state(self) -> dict[str, Any]:
+        return file_state(self._file)

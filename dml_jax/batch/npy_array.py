@@ -1,0 +1,51 @@
+"""`NpyArray`: a .npy file, of which only the windows in use are mapped."""
+
+import mmap
+import os
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..regular_files import open_regular
+from .errors import BatchError
+from .npy_file import NpyFile, streamed_header
+from .stored_array import StoredArray, file_state, told
+
+_POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: one call instead of a fault per page
+
+
+class NpyArray(StoredArray):
+    """A .npy file.
+
+    Raises:
+      BatchError: it cannot be opened or streamed.
+    """
+
+    def __init__(self, given: NpyFile):
+        self._file = Path(given.path)
+        with told(str(self._file)), os.fdopen(open_regular(self._file), "rb") as file:
+            self._header = streamed_header(file, self._file, given.dtype)
+            self._seen = file_state(str(self._file), file.fileno())
+            self.path: str = str(self._file.resolve())
+        self.shape: tuple[int, ...] = self._header.shape
+        self._row_bytes = self._header.dtype.itemsize * prod(self.shape[1:])
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        shape, size = (stop - start, *self.shape[1:]), (stop - start) * self._row_bytes
+        first = self._header.offset + start * self._row_bytes
+        page = first // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        flags = mmap.MAP_SHARED | _POPULATE
+        with told(str(self._file)), os.fdopen(open_regular(self._file), "rb") as file:
+            if file_state(str(self._file), file.fileno()) != self._seen:
+                raise BatchError(f"{self._file}: the input was changed while it was read; start over with restart")
+            if size == 0:
+                return np.zeros(shape, self._header.dtype)
+            window = mmap.mmap(file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page)
+        # Unmapped with the last array over it.
+        return np.frombuffer(window, np.uint8, size, first - page).view(self._header.dtype).reshape(shape)
+
+    def state(self) -> dict[str, Any]:
+        return file_state(str(self._file))

@@ -1,0 +1,67 @@
+"""`StoredArray`: an array in files or in a bucket, which is read by slices of rows."""
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..regular_files import open_regular
+from .errors import BatchError, os_errors_told
+
+
+class StoredArray(ABC):
+    """An array in files.
+
+    Attributes:
+      path: where it is: absolute, or a URL.
+      shape: of all of it.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Reads rows; `[:0]` is an array of its type."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Returns what tells without reading it whether it has changed: JSON types, such as sizes and times."""
+
+
+def told(path: str) -> AbstractContextManager[None]:
+    """Context manager that turns an OSError into a BatchError."""
+    return os_errors_told(Path(path), "an input cannot be read")
+
+
+def file_state(path: str, file: int | None = None) -> dict[str, Any]:
+    """Returns the size and the time of a regular file, or of the one that is open.
+
+    Raises:
+      BatchError: there is no such file.
+    """
+    with told(path):
+        opened = open_regular(Path(path)) if file is None else file
+        try:
+            status = os.fstat(opened)
+        finally:
+            if file is None:
+                os.close(opened)
+    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def needed(module: str, path: str) -> Any:
+    """Imports a library that an extra has.
+
+    Raises:
+      BatchError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        fix = "pip install '.[arrays]' in a clone installs it"
+        raise BatchError(f"{path}: this needs {error.name or module}; {fix}") from None

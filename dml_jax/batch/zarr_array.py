@@ -1,0 +1,102 @@
+"""`ZarrArray`: an array of zarr 2 or 3 in a folder or a bucket, by TensorStore."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any
+
+import numpy as np
+
+from .errors import BatchError
+from .stored_array import StoredArray, needed, told
+
+METADATA = ("zarr.json", ".zarray")  # of zarr 3 and 2
+# Of requests that fail, for a quarter of a minute.
+RETRIES = {"max_retries": 5, "initial_delay": "500ms", "max_delay": "8s"}
+PATIENCE = {f"{kind}_request_retries": RETRIES for kind in ("s3", "gcs", "http")}
+
+
+class ZarrArray(StoredArray):
+    """An array of zarr.
+
+    Args:
+      path: its folder, or a URL: s3://, gs://, https://.
+
+    Raises:
+      BatchError: it cannot be opened, or TensorStore is missing.
+    """
+
+    def __init__(self, path: str):
+        self._tensorstore = needed("tensorstore", path)
+        self._is_local = "://" not in path
+        self.path: str = str(Path(path).resolve()) if self._is_local else path
+        self.state()
+        store = self._opened({})
+        if store.spec().to_json()["driver"] not in ("zarr", "zarr3"):
+            raise BatchError(f"{path}: an input must be an array of zarr 2 or 3, but it is something else")
+        if store.rank:
+            # So that no chunk that two batches share is decoded twice.
+            band = store.chunk_layout.read_chunk.shape[0] * int(np.prod(store.shape[1:], dtype=object))
+            size = band * store.dtype.numpy_dtype.itemsize
+            store = self._opened({"cache_pool": {"total_bytes_limit": size}})
+        self.shape: tuple[int, ...] = store.shape
+        self._store = store
+
+    def _opened(self, context: dict[str, Any]) -> Any:
+        with self._told("an input must be an array of zarr"):
+            context = self._tensorstore.Context({**PATIENCE, **context})
+            spec = {"driver": "auto", "kvstore": located(self.path)}
+            opened = self._tensorstore.open(spec, open=True, read=True, recheck_cached_data="open", context=context)
+            return opened.result()
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        with self._told("an input cannot be read"):
+            return self._store[rows].read().result()
+
+    def state(self) -> dict[str, Any]:
+        if self._is_local:
+            return _folder_state(self.path)
+        with self._told("an input cannot be read"):
+            context = self._tensorstore.Context(PATIENCE)
+            bucket = self._tensorstore.KvStore.open(located(self.path), context=context).result()
+            found = (bucket.read(name).result() for name in METADATA)
+            return {"generation": next((read.stamp.generation.hex() for read in found if read.state == "value"), None)}
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError, RuntimeError) as error:
+            # Without TensorStore's own sources and settings.
+            plain = re.split(r" \[(?:source locations|tensorstore_spec)=", str(error))[0]
+            raise BatchError(f"{self.path}: {what}: {plain}") from None
+
+
+def located(path: str) -> Any:
+    """Returns TensorStore's description of a folder or a URL."""
+    return f"{path.rstrip('/')}/" if "://" in path else {"driver": "file", "path": f"{path}/"}
+
+
+def _folder_state(path: str) -> dict[str, Any]:
+    """Returns the number of files, their size, and the time of the newest.
+
+    Raises:
+      BatchError: there is none, or something that is neither a file nor a folder, for which a program could wait.
+    """
+    count = size = newest = 0
+    folders = [path]
+    with told(path):
+        while folders:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    status = entry.stat()
+                    if S_ISDIR(status.st_mode):
+                        folders.append(entry.path)
+                    elif S_ISREG(status.st_mode):
+                        count, size, newest = count + 1, size + status.st_size, max(newest, status.st_mtime_ns)
+                    else:
+                        raise OSError(None, f"{entry.path} is not a regular file")
+    return {"files": count, "size": size, "mtime_ns": newest}

@@ -29,6 +29,18 @@ def convert(lines: list[str]) -> Iterator[str]:
         yield from ("", *_section(name, dedent("\n".join(body)).strip().splitlines()), "")
 
 
+def arguments(docstring: str) -> dict[str, str]:
+    """What the section Args of a docstring says of each argument."""
+    found: dict[str, str] = {}
+    body = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    for line in dedent(body).splitlines():
+        if entry := ENTRY.match(line):
+            found[entry[1]] = entry[2]
+        else:
+            found[[*found][-1]] += f" {line.strip()}"
+    return found
+
+
 def _section(name: str, body: list[str]) -> Iterator[str]:
     if name in ("Args", "Raises"):
         field = "param" if name == "Args" else "raises"

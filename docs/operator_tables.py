@@ -3,7 +3,7 @@
 | directive | what it prints |
 | --- | --- |
 | `operators` | a row per operator, and the contents: `operators/NAME.md` for `dml_jax/operators/_NAME.py` |
-| `function NAME` | a function's signature, where its arguments are described, and its constraints |
+| `function NAME` | a function's signature, its arguments, and its constraints |
 | `struct NAME` | the class of a DirectML operator, its fields, its constraints and its feature levels |
 | `rows PAGE` | the same of each operator of a table, whose page has that name |
 | `structs` | a row per operator of DirectML: since when it exists, and which function computes it |
@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import docstring_sections
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.inspect import stringify_signature
@@ -87,6 +88,20 @@ def _kind(field: Field) -> str:
     counted = f" counted by {field.counted_by}" if field.is_array else ""
     values = f": {', '.join(field.values)}" if field.values else ""
     return f"{field.kind}{indices}{counted}{', optional' if field.is_optional else ''}{values}"
+
+
+def arguments(name: str, function: Callable[..., Any]) -> nodes.table:
+    """Every argument, and what the docstring says of it."""
+    texts = docstring_sections.arguments(inspect.getdoc(function) or "")
+    rows = ((nodes.literal(text=argument), _quoting(text)) for argument, text in texts.items())
+    return table(f"arguments.{name}", (1, 4), ("argument", "meaning"), *rows)
+
+
+def _quoting(text: str) -> nodes.Node:
+    """A text whose parts in backticks are code."""
+    parts = text.split("`")
+    of_each = (nodes.literal(text=part) if i % 2 else nodes.Text(part) for i, part in enumerate(parts))
+    return nodes.inline("", "", *of_each)
 
 
 def constraints(of: str, wordings: Mapping[str, str]) -> nodes.table:
@@ -166,9 +181,10 @@ class Function(Printed):
     def printed(self, name: str) -> Iterator[str | nodes.Node]:
         function = self.known(name, FUNCTIONS)
         yield _signature(name, function)
+        yield arguments(name, function)
         reference = f"{{py:func}}`reference <dml_jax.{name}>`"
         shared = "[Operators](index.md#what-all-of-them-share) has the rules of all operators"
-        yield f"The {reference} has its arguments, and {shared}. Its constraints, from the data that checks them:"
+        yield f"The {reference} has results and errors, and {shared}. Its constraints, from the data that checks them:"
         yield constraints(name, worded(function.rules, {}))
 
 

@@ -267,6 +267,7 @@ DIRECTIVES = tuple(
     f"{{{name}}}"
     for name in (
         "toctree",
+        "include",
         "eval-rst",
         "operators",
         "function",

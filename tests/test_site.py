@@ -168,6 +168,14 @@ def test_every_signature_is_on_the_operators_pages(site):
 
 
 @pytest.mark.exhaustive
+def test_every_argument_is_explained_on_the_operators_pages(site):
+    found = operator_tables(site, "arguments")
+    for name, function in FUNCTIONS.items():
+        assert [row[0] for row in found[name]] == [*inspect.signature(function).parameters]
+        assert all(len(text) > 3 for _, text in found[name])
+
+
+@pytest.mark.exhaustive
 def test_every_feature_level_and_field_is_on_the_operators_pages(site):
     levels, fields = operator_tables(site, "feature-levels"), operator_tables(site, "fields")
     for cls in DESCS:

@@ -109,6 +109,14 @@ def test_no_column_of_a_measurement_is_out_of_sight(page, seen):
     assert [table for table in seen[f"{page}.html"][SCREEN]["tables"] if table["hidden"] and not scrolls] == []
 
 
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("page", ["operators/index", "operators/multihead_attention", "structs"])
+def test_tables_of_operators_are_whole(page, width, browser, site):
+    browser.show(width, "light")
+    browser.open(f"{site}/{page}.html")
+    assert {table["hidden"] for table in browser.run(LAYOUT)} == {0}
+
+
 def test_pictures_are_not_shrunk_on_a_phone(seen):
     assert {
         page: one[PHONE]["pictures"] for page, one in seen.items() if any(n < 1 for n in one[PHONE]["pictures"])
@@ -160,6 +168,9 @@ def test_text_has_contrast(page, scheme, browser, site):
 WORDS = {
     "pixel shuffle": "operators/depth_to_space",
     "pixel_shuffle": "operators/depth_to_space",
+    "PixelShuffle": "operators/depth_to_space",
+    "einops": "coming_from",
+    "glossary": "glossary",
     "pixel_unshuffle": "operators/space_to_depth",
     "patch embedding": "operators/space_to_depth",
     "take_along_axis": "operators/gather_elements",

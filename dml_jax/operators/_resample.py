@@ -239,7 +239,8 @@ def resample(
     floor(x + 0.5), or at x rounded as `rounding` says. "linear" takes (1 - w) of the element at i = floor(x) and
     w = x - i of the next. "cubic" takes four, by cubic convolution: (1 - d) * (1 + d - (a + 2) * d**2) of those at a
     distance d up to 1, and a * (d - 1) * (2 - d)**2 of those up to 2, for the coefficient a. The edge is
-    repeated beyond it.
+    repeated beyond it, as in ONNX: with `antialias=True` numbers near the edges differ from those of jax.image.resize,
+    torch and PIL, which `exclude_outside=True` gives.
 
     Args:
       input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for the others.

@@ -13,9 +13,9 @@ import numpy as np
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ..operations.programs.primitive import by_target
+from ..operations.integer_product import multiply_int8
 from ..operations.values.accumulation_types import computed_type, widen_apart
-from ..operations.values.xla_workarounds import divide, int8_product
+from ..operations.values.xla_workarounds import divide
 from ._cast import cast
 
 BYTES = (DataType.INT8, DataType.UINT8)
@@ -120,47 +120,18 @@ def multiply_integers(
     """(a - a_zero_point) @ (b - b_zero_point) of matrices, in int32, which wraps.
 
     Bytes are multiplied as int8, for which devices have instructions. With zero points p, the same in a row of a, and
-    q, the same in a column of b, it is a @ b - p * (sums of columns of b) - q * (sums of rows of a) + size * p * q:
-    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17. NumPy sums weights that are NumPy arrays while JAX traces: XLA would
-    take seconds to.
+    q, the same in a column of b, it is (a - p) @ b - q * (sums of rows of a) + size * p * q.
     """
+    rank = max(a.ndim, b.ndim)
+    a, b = (x.reshape(right_aligned(x.shape, rank)) for x in (a, b))
     if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
         return jnp.matmul(*(centred(*pair) for pair in ((a, a_zero_point), (b, b_zero_point))))
     a, p = signed_bytes(a, a_zero_point)
     b, q = signed_bytes(b, b_zero_point)
-    rank = max(a.ndim, b.ndim)
-
-    def ranked(x: jax.Array) -> jax.Array:
-        return x.reshape(right_aligned(x.shape, rank))
-
-    if p is None:
-        product = int8_product(a, b)
-    elif isinstance(b, np.ndarray):
-        product = int8_product(a, b) - ranked(p) * ranked(b.sum(-2, dtype=np.int32, keepdims=True))
-    else:
-        product = _product_less_columns(a, b, ranked(p))
+    product = multiply_int8(a, p, b)
     if q is not None:
-        product = product - ranked(q) * ranked(a.sum(-1, dtype=np.int32, keepdims=True))
-    return product if p is None or q is None else product + ranked(p) * ranked(q) * np.int32(a.shape[-1])
-
-
-def _product_less_columns(a: jax.Array, b: jax.Array, p: jax.Array) -> jax.Array:
-    """a @ b - p * (sums of columns of b); on CPUs a row of ones after those of `a` sums the columns.
-
-    The product reads b anyway, and XLA:CPU takes longer to add up int8 than to multiply them: [[3, 4], [1, 1]] by
-    [[5], [6]] is 39, and the sum 11.
-    """
-
-    def plain(_: Any, a: jax.Array, b: jax.Array, p: jax.Array) -> jax.Array:
-        sums = b.sum(-2, dtype=np.int32, keepdims=True)
-        return int8_product(a, b) - p * sums.reshape(right_aligned(sums.shape, p.ndim))
-
-    def with_ones(_: Any, a: jax.Array, b: jax.Array, p: jax.Array) -> jax.Array:
-        ones = jnp.ones((*a.shape[:-2], 1, a.shape[-1]), a.dtype)
-        product = int8_product(jnp.concatenate([a, ones], -2), b)
-        return product[..., :-1, :] - p * product[..., -1:, :]
-
-    return by_target(lambda target: with_ones if target == ("cpu", 1) else plain, plain)(None, a, b, p)
+        product = product - q * a.sum(-1, dtype=np.int32, keepdims=True)
+    return product if p is None or q is None else product + p * q * np.int32(a.shape[-1])
 
 
 def signed_bytes(q: jax.Array, zero_point: jax.Array | None) -> tuple[jax.Array, jax.Array | None]:

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jaxlib.version
-import numpy as np
 from jax import lax
 
 from ..programs.primitive import Move, Target, by_target
@@ -53,23 +52,14 @@ def int8_product(a: jax.Array, b: Any) -> jax.Array:
     """a @ b of int8, in int32.
 
     XLA:GPU of jaxlib 0.11 is wrong for small sizes that are no multiples of four. It gets zeros after them, in arrays
-    of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices. XLA:CPU takes 2 to 30 times as long for
-    a single row as for two, unless it knows b and can transpose it: it gets a row of zeros, too.
+    of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices.
     """
 
     def padded(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
         product = _product_in_int32(None, *lax.optimization_barrier((_to_fours(a), _to_fours(b))))
         return lax.optimization_barrier(product)[..., : a.shape[-2], : b.shape[-1]]
 
-    def two_rows(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
-        return _product_in_int32(None, jnp.concatenate([a, jnp.zeros_like(a)], -2), b)[..., :1, :]
-
-    is_known = isinstance(b, np.ndarray)
-
     def choose(target: Target) -> Move:
-        if target == ("cpu", 1):
-            is_one_row = a.shape[-2] == 1 and (b.ndim > 2 or a.size == a.shape[-1])
-            return two_rows if is_one_row and not is_known else _product_in_int32
         is_whole = all(size % 4 == 0 for size in (*a.shape[-2:], b.shape[-1]))
         return padded if target.platform == "cuda" and not is_whole else _product_in_int32
 

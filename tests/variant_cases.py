@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
-from dml_jax.operations import packed_product
+from dml_jax.operations import integer_product, packed_product
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forcing
 from dml_jax.operations.scatter import copy_table
@@ -382,6 +382,21 @@ def packed(count, depth, columns, bits, block):
         yield Program(multiply_packed, [(count, depth)], attributes, *more, is_slow=block > 64)
 
 
+def multiply_int8(a, b=None, *, columns, zero_point):
+    """A product with a matrix that is data, or else a constant; small integers may come as floats."""
+    p = None if zero_point is None else jnp.int32([[zero_point]])
+    known = np.random.default_rng(0).integers(-128, 128, (a.shape[1], columns), np.int8)
+    return integer_product.multiply_int8(a.astype(np.int8), p, known if b is None else b.astype(np.int8))
+
+
+def int8(count, depth, columns):
+    """Products of int8, with zero points and without."""
+    for zero_point in (None, -7):
+        attributes = {"columns": columns, "zero_point": zero_point}
+        for arrays in ([(count, depth), (depth, columns)], [(count, depth)]):
+            yield Program(multiply_int8, arrays, attributes, dtypes=("int8",))
+
+
 TRANSPOSED = [(16, 70), (70, 17), (40, 70), (8, 300), (256, 5), (5, 256), (12, 400), (7, 299), (224, 5)]
 PERMUTED = [
     *[((36, 53, 3), (2, 0, 1)), ((5, 64, 64), (1, 2, 0)), ((14, 14, 96), (2, 0, 1)), ((40, 12, 20), (1, 0, 2))],
@@ -443,6 +458,7 @@ SIZES = {
         [(count, 70, 21, bits, block) for count, bits, block in ((1, 4, 32), (3, 2, 16), (2, 8, 64), (1, 4, 128))],
         [(count, 2048, 1024, 4, 32) for count in (1, 8, 64)],
     ),
+    int8: ([(1, 9, 70), (1, 3, 64), (3, 30, 21)], [(count, 1024, 512) for count in (1, 8)]),
     windows: (
         [((2, 4, 8, 8), 2, 3), ((1, 3, 9, 11), 3, 2), ((1, 2, 28, 28), 14, 1)],
         [((8, 64, 56, 56), 3, 64), ((8, 3, 224, 224), 14, 16), ((1, 16, 512, 500), 2, 16), ((8, 64, 28, 28), 1, 64)],

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from checks import assert_same_bits, together
@@ -219,6 +220,22 @@ def test_products_of_small_odd_sizes_are_exact():
     ]
     for product, (a, b) in zip(together((int8_product, a, b) for a, b in matrices), matrices, strict=True):
         assert_same_bits(product, a.astype(np.int32) @ b.astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("zero_points", [(None, None), (9, None), (None, 5), (100, 3)], ids=str)
+def test_a_row_by_a_large_matrix_is_exact(dtype, zero_points):
+    """With the greatest products, also of several rows by jax.vmap, whether the matrix is data or a constant."""
+    rng, limits = np.random.default_rng(0), np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+    a, b = (rng.choice(limits, shape) for shape in ((1, 255), (255, 520)))
+    p, q = (None if number is None else np.array(number, dtype) for number in zero_points)
+    exact = (a.astype(int) - (p or 0)) @ (b.astype(int) - (q or 0))
+    of_data = lambda a, b: multiply_integers(a, p, b, q)  # noqa: E731
+    of_constant = lambda a: multiply_integers(a, p, b, q)  # noqa: E731
+    rows = np.stack([a, a])
+    calls = (of_data, a, b), (of_constant, a), (jax.vmap(of_data, (0, None)), rows, b), (jax.vmap(of_constant), rows)
+    for actual in (*together(calls), of_constant(a)):
+        assert_same_bits(actual, np.broadcast_to(exact, actual.shape).astype(np.int32))
 
 
 SHAPES = [

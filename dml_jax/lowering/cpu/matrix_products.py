@@ -7,6 +7,9 @@ The cumulative sums of [1, 2, 3] are its product with a triangle of ones:
                [0, 0, 1]]
 
 Longer rows are cut into blocks, each of which starts with the sum of those before it.
+
+A product of int8 needs sums of columns where there is a zero point. A row of ones has them, in the product that reads
+the matrix anyway; XLA:CPU takes longer to add up int8 than to multiply them.
 """
 
 from collections.abc import Sequence
@@ -20,8 +23,10 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from ...operations.cumulative import SUMMATION, CumulativeCase
+from ...operations.integer_product import IntegerProductCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
+from ...operations.values.xla_workarounds import int8_product
 from .cache_chunks import cut_dimension, map_chunks
 
 BLOCK = 32  # elements that one triangular matrix adds up
@@ -93,4 +98,19 @@ def _multiply(rows: jax.Array, reverse: bool) -> jax.Array:
     return lax.dot(rows, triangle if reverse else triangle.T, precision=lax.Precision.HIGHEST)
 
 
-VARIANTS = (Variant("matrix_products", "cumulative", "cpu", _scan, _has_blocks),)
+def _multiply_int8(case: IntegerProductCase) -> Move | None:
+    """Of a matrix that is no constant, whose sums would be known."""
+    return _append_ones if case.devices == 1 and case.has_zero_point and case.known is None else None
+
+
+def _append_ones(b: jax.Array, a: jax.Array, p: jax.Array) -> jax.Array:
+    """[[3, 4], [1, 1]] by [[5], [6]] is 39, and the sum 11."""
+    ones = jnp.ones((*a.shape[:-2], 1, a.shape[-1]), a.dtype)
+    product = int8_product(jnp.concatenate([a, ones], -2), b)
+    return product[..., :-1, :] - p * product[..., -1:, :]
+
+
+VARIANTS = (
+    Variant("matrix_products", "cumulative", "cpu", _scan, _has_blocks),
+    Variant("matrix_products", "integer_product", "cpu", _multiply_int8, lambda _: True),
+)

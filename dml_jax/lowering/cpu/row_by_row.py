@@ -1,18 +1,25 @@
-"""Cumulative sums and reductions on CPUs row by row: a step of a loop adds all numbers side by side, with vectors.
+"""Cumulative sums, reductions and products on CPUs row by row: a step of a loop adds all numbers side by side.
 
 XLA:CPU scans an axis in a tree, whose levels each pass over memory, and reduces one in blocks of few numbers. For
-[[1, 2, 3], [4, 5, 6], [7, 8, 9]] along axis 0, two steps make [5, 7, 9] and [12, 15, 18], and each number is read once.
+[[1, 2, 3], [4, 5, 6], [7, 8, 9]] along axis 0, two steps make [5, 7, 9] and [12, 15, 18], and each number is read once,
+with vectors. The product of [3, 4] with [[5, 1], [6, 2]] is 3 * [5, 1] + 4 * [6, 2]; XLA:CPU's library orders a matrix
+of int8 anew in every call, which takes longer than one row of products.
 """
 
-from functools import partial
+from collections.abc import Sequence
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from ...operations.axis_operations import AxisCase, AxisOperation
 from ...operations.cumulative import CumulativeCase
+from ...operations.integer_product import IntegerProductCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from .cache_chunks import is_converted, to_image, to_numbers, widened_slice
@@ -20,6 +27,7 @@ from .machine import FRESH
 
 LEAST = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
 ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
+STEP = 4  # rows of a matrix that a step multiplies: of more, LLVM may read single elements
 
 
 # Cumulative sums and products.
@@ -74,7 +82,49 @@ def _widens_rows(case: AxisCase) -> bool:
     return is_written or (case.operation.kind == "extreme" and case.input.dtype == case.operation.wide)
 
 
+# Products of one row with a matrix of int8.
+
+
+def _multiply(case: IntegerProductCase) -> Move | None:
+    """A batch of rows is more rows, whose product is the plain one."""
+    if case.devices > 1 or not case.has_one_row:
+        return None
+
+    @custom_vmap
+    def multiply(b: Any, a: jax.Array, *p: jax.Array) -> jax.Array:
+        matrix = jnp.asarray(case.known if b is None else b).reshape(case.b.shape[-2:])
+        row = a.reshape(1, -1).astype(np.int32)
+        row = row - p[0].reshape(1, 1) if p else row
+        return _add_rows(matrix, row).reshape(case.result.shape)
+
+    @multiply.def_vmap
+    def batched(_: int, are_batched: Sequence[Any], *operands: Any) -> tuple[jax.Array, bool]:
+        axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(are_batched))
+        return jax.vmap(case.plain, axes)(*operands), True
+
+    return multiply
+
+
+def _has_wide_rows(case: IntegerProductCase) -> bool:
+    """XLA keeps some constants transposed: for narrow ones a loop takes longer than their products."""
+    return case.b.shape[-1] >= (LEAST if case.known is None else 4 * LEAST)
+
+
+@jax.jit  # outside of which a constant matrix would be compiled into a program for each call
+def _add_rows(matrix: jax.Array, row: jax.Array) -> jax.Array:
+    """row @ matrix, [1, K] by [K, N], in int32."""
+    first, cut = (len(matrix) - 1) % STEP + 1, partial(lax.dynamic_slice_in_dim, slice_size=1)
+
+    def total(at: Any, count: int) -> jax.Array:
+        places = (at + number for number in range(count))
+        return reduce(add, (cut(row, k, axis=1) * cut(matrix, k).astype(np.int32) for k in places))
+
+    steps = (len(matrix) - first) // STEP
+    return lax.fori_loop(0, steps, lambda at, sums: sums + total(first + at * STEP, STEP), total(0, first))
+
+
 VARIANTS = (
     Variant("row_by_row", "cumulative", "cpu", _scan, lambda case: case.side_by_side >= LEAST),
     Variant("row_by_row", "axis_operation", "cpu", _fold, _widens_rows),
+    Variant("row_by_row", "integer_product", "cpu", _multiply, _has_wide_rows),
 )

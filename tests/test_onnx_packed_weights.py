@@ -174,7 +174,8 @@ def operands(weights):
 @pytest.mark.parametrize("form", ["plain", "packed_weights"])
 def test_transformations(form, count, is_known, monkeypatch):
     """Values, a batch of rows, gradients by rows and scales, and a call without jax.jit are near float64."""
-    monkeypatch.setattr(cpu, "TILE_BYTES", 2**13)  # several tiles, the last of which overlaps with another one
+    for name, small in (("TILE_COLUMNS", 16), ("TILE_BYTES", 2**13)):  # the last of several tiles overlaps with another
+        monkeypatch.setattr(cpu, name, small)
     weights = Weights(3, ml_dtypes.uint4, 150, 44)
     packed, scales, zeros = operands(weights)
     x, w = rows(count, 150), weights.floats()

@@ -35,6 +35,7 @@ STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to
 LANES = 16  # bytes side by side that one step reads of a column
 TURNS = 8  # of one step: a cache line and more of every column
 TILE_BYTES = 2**21  # of unpacked weights, which stay in a cache until they are multiplied
+TILE_COLUMNS = 128  # or a multiple: products of other numbers of columns are slower
 THIN = 32  # rows whose product takes no longer than to write the weights to memory and to read them
 
 
@@ -157,7 +158,8 @@ def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *para
     axis, (_, blocks, block) = 1 if case.known else 0, case.packed.shape
     packed, scales, zero_points = _transposed(case) if case.known else (packed, *parameters)
     count = packed.shape[axis]
-    size = min(max(LANES, TILE_BYTES // (4 * case.rows.shape[1]) // LANES * LANES), count)
+    fitting = TILE_BYTES // (4 * case.rows.shape[1] * TILE_COLUMNS)
+    size = min(max(1, fitting) * TILE_COLUMNS, count)
     columns = case.columns(rows, np.float32)
 
     def cut(array: Any, first: jax.Array) -> jax.Array:

@@ -251,7 +251,7 @@ def check_program(block):
     assert re.fullmatch(r"```\{literalinclude\} examples/\w+\.py", line)
     program = (ROOT / "docs" / line.partition(" ")[2]).read_text()
     chosen = re.fullmatch(r"(?::pyobject: (\w+))?\n", block.code)
-    assert chosen[1] is None or f"\ndef {chosen[1]}(" in program
+    assert chosen[1] is None or re.search(rf"^(def|class) {chosen[1]}\b", program, re.MULTILINE)
 
 
 def check_cpp(block):

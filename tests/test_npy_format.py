@@ -191,7 +191,11 @@ def test_only_regular_files_are_read(tmp_path, name):
     """A pipe that nobody writes to would be waited for."""
     os.mkfifo(tmp_path / "pipe.npy")
     (tmp_path / "folder.npy").mkdir()
-    said = {"pipe.npy": "Not a regular file", "folder.npy": "(Is a directory|there is no file)", "a\0b.npy": "such a name"}
+    said = {
+        "pipe.npy": "Not a regular file",
+        "folder.npy": "(Is a directory|there is no file)",
+        "a\0b.npy": "such a name",
+    }
     said |= {"/dev/zero": "Not a regular file", "none.npy": "No such file or directory", "\ud800": "such a name"}
     for path, why in said.items():
         with pytest.raises((ConstraintError, BatchError), match=f"cannot be read: .*{why}"):

@@ -170,6 +170,8 @@ WORDS = {
     "pixel_shuffle": "operators/depth_to_space",
     "PixelShuffle": "operators/depth_to_space",
     "einops": "coming_from",
+    "zarr": "batches",
+    "SLURM": "cluster",
     "glossary": "glossary",
     "pixel_unshuffle": "operators/space_to_depth",
     "patch embedding": "operators/space_to_depth",

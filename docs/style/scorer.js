@@ -3,7 +3,7 @@ var Scorer = {
   score: ([page, , , , score]) =>
     score +
     (page.startsWith("operators/") && page !== "operators/index" ? 3 : 0) -
-    (["benchmarks", "changelog", "coming_from", "contributing"].includes(page.split("/")[0]) ? 1 : 0),
+    (["benchmarks", "changelog", "coming_from", "contributing", "reference"].includes(page.split("/")[0]) ? 1 : 0),
 
   // The rest is as Sphinx has it.
   objNameMatch: 11,

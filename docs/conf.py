@@ -17,6 +17,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*"),
     ("py:class", r"dml_jax\.core\.structs\.computation\.R"),  # a type variable
     ("py:class", r"dml_jax\.core\.supports_dtype\.SupportsDType"),  # such as jnp.float32
+    ("py:class", r"dml_jax\.batch\.sources\.Slices"),  # an object with shape, dtype and slices
     (
         "py:class",
         r"dml_jax\.(core\.structs\.size_and_scale_bias\.ScaleAndBias|operators\._unary\.\w+Mode)",

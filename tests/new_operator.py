@@ -23,6 +23,7 @@ def blocks_to_paste(guide):
 def copy_clone(clone, *folders):
     for folder in folders:
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    shutil.copy(ROOT / "README.md", clone)  # a part of which the site shows
 
 
 def add_operator(clone, name, source, page):

@@ -106,6 +106,20 @@ def test_transposes_read_rows_or_write_them_once(step, written):
     assert bool(re.search(r"= [fu]32\S+ gather\(", text)) == (not written)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", "int64"])
+def test_groups_of_every_type(dtype):
+    """Slots may be larger than the type of the groups; lists do as well."""
+    group = np.array([2, 0, 2, 1]).astype(dtype)
+    for given in (group, group.tolist()):
+        np.testing.assert_array_equal(layers.buffer_slots(given, 3, 200), [400, 0, 401, 200])
+        np.testing.assert_array_equal(layers.group_sizes(given, 3), [1, 1, 2])
+        np.testing.assert_array_equal(layers.sort_by_group(given)[0], [1, 3, 0, 2])
+    if dtype in ("uint32", "int64"):
+        group[0] = np.iinfo(dtype).max  # padding
+        np.testing.assert_array_equal(layers.buffer_slots(group, 3, 200), [600, 0, 400, 200])
+        np.testing.assert_array_equal(layers.group_sizes(group, 3), [1, 1, 1])
+
+
 # Softmax over segments.
 
 
@@ -164,13 +178,21 @@ def test_patches_are_the_squares_flat(batch, size):
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: layers.segment_softmax(np.arange(3), np.arange(3), 3), DataTypeError, "scores must be floats"),
+        (lambda: layers.segment_softmax(np.int32([1, 2]), [0, 1], 2), DataTypeError, "scores must be floats"),
         (lambda: layers.segment_softmax(np.zeros(3, np.float32), GROUP, 3), ConstraintError, "indices"),
         (lambda: layers.patches(np.zeros((3, 5, 4), np.float32), 2), ConstraintError, "multiple of block_size"),
         (lambda: layers.patches(np.zeros((4, 4), np.float32), 2), ConstraintError, "three dimensions|at least 3"),
         (lambda: layers.group_sizes(np.float32([0, 1]), 2), DataTypeError, "integer"),
         (lambda: layers.dispatch(COPIES, GROUP[:3], jnp.zeros((2, 2, WIDTH))), ConstraintError, "updates"),
-        (lambda: layers.route(COPIES, 9), ValueError, "top_k"),
+        (lambda: layers.dispatch([[1.0]], GROUP, COPIES), DataTypeError, "updates must be an array"),
+        (lambda: layers.collect([[1.0]], GROUP), DataTypeError, "collect: buffers must be an array"),
+        (lambda: layers.route(COPIES, 9), ConstraintError, "route: k must be at least 1 and at most 3, but it is 9"),
+        (lambda: layers.route([[1.0]], 1), DataTypeError, "route: logits must be an array"),
+        (lambda: layers.weighted_sum(COPIES, COPIES), ConstraintError, "copies must have a row for each of weight"),
+        (lambda: layers.buffer_slots(GROUP, 5, 0), ConstraintError, "capacity must be at least 1, but it is 0"),
+        (lambda: layers.group_sizes(GROUP, 2.5), DataTypeError, "groups must be an integer"),
+        (lambda: layers.sort_by_group("ab"), DataTypeError, "sort_by_group: group must be"),
+        (lambda: layers.segment_softmax(np.zeros(3), [0, 1, 0], 2), DataTypeError, "float64 needs 64-bit types"),
     ],
 )
 def test_mistakes(call, error, match):

@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..core.arguments.arrays import as_data
+from ..errors import ConstraintError, message
 from ..operators import cumulative_summation, gather, gather_elements, scatter_elements, scatter_nd
+from .arguments import as_count, as_int32
 
 Array = jax.Array | np.ndarray
 
@@ -28,6 +31,10 @@ def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
       The experts of each token, int32 [token, k], the likeliest first; and their weights [token, k], the softmax over
       all experts at the chosen ones, which add up to 1 only if all are chosen.
 
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
+
     Example:
       >>> import jax.numpy as jnp
       >>> from dml_jax.layers import route
@@ -39,7 +46,8 @@ def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     Source: top-k gating of mixtures of experts (Shazeer et al., 2017), without noise.
     """
-    _, expert = lax.top_k(lax.stop_gradient(logits), k)
+    logits = as_data("route", "logits", logits)
+    _, expert = lax.top_k(lax.stop_gradient(logits), as_count("route", "k", k, most=logits.shape[-1]))
     return expert, gather_elements(jax.nn.softmax(logits), expert, axis=1, unique_indices=True)
 
 
@@ -53,6 +61,10 @@ def weighted_sum(copies: Array, weight: Array) -> jax.Array:
     Returns:
       [token, width].
 
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
+
     Example:
       >>> import jax.numpy as jnp
       >>> from dml_jax.layers import weighted_sum
@@ -62,6 +74,10 @@ def weighted_sum(copies: Array, weight: Array) -> jax.Array:
 
     Source: the last step of mixtures of experts.
     """
+    copies, weight = as_data("weighted_sum", "copies", copies), as_data("weighted_sum", "weight", weight)
+    if weight.ndim != 2 or copies.shape[:1] != (weight.size,):
+        rule, fact = "copies must have a row for each of weight [token, k]", f"its shape is {copies.shape}"
+        raise ConstraintError(message("weighted_sum", rule, fact, {"copies": copies, "weight": weight}))
     return jnp.einsum("tkw,tk->tw", jnp.reshape(copies, (*weight.shape, -1)), weight)
 
 
@@ -69,11 +85,15 @@ def group_sizes(group: Array, groups: int) -> jax.Array:
     """Counts the rows of each group, as `jax.lax.ragged_dot` takes them.
 
     Args:
-      group: int32 [row], numbers in [0, groups); a row of number `groups` or more belongs to none.
+      group: integers [row], numbers in [0, groups); a row of number `groups` or more belongs to none.
       groups: how many.
 
     Returns:
       int32 [group].
+
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
 
     Example:
       >>> import jax.numpy as jnp
@@ -83,6 +103,7 @@ def group_sizes(group: Array, groups: int) -> jax.Array:
 
     Source: `jax.lax.ragged_dot`.
     """
+    group, groups = as_int32("group_sizes", "group", group), as_count("group_sizes", "groups", groups)
     return scatter_elements(jnp.zeros(groups, jnp.int32), group, jnp.ones_like(group), axis=0, reduction="add")
 
 
@@ -95,6 +116,10 @@ def sort_by_group(group: Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       Two arrays, int32 [row].
 
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
+
     Example:
       >>> import jax.numpy as jnp
       >>> from dml_jax.layers import sort_by_group
@@ -104,7 +129,7 @@ def sort_by_group(group: Array) -> tuple[jax.Array, jax.Array]:
 
     Source: the permutation of dropless mixtures of experts (Gale et al., 2023).
     """
-    order = jnp.argsort(group)
+    order = jnp.argsort(as_int32("sort_by_group", "group", group))
     places = jnp.arange(order.size, dtype=order.dtype)
     return order, scatter_elements(places, order, places, axis=0, unique_indices=True)
 
@@ -118,6 +143,10 @@ def permute_rows(rows: Array, order: Array) -> jax.Array:
 
     Returns:
       An array of the shape and dtype of `rows`.
+
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
 
     Example:
       >>> import jax.numpy as jnp
@@ -136,12 +165,16 @@ def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
     A buffer takes the first `capacity` copies of its group, and the others are dropped.
 
     Args:
-      group: int32 [copy], numbers in [0, groups); a copy of number `groups` or more is dropped.
+      group: integers [copy], numbers in [0, groups); a copy of number `groups` or more is dropped.
       groups: how many.
       capacity: rows of each buffer.
 
     Returns:
       int32 [copy]: group * capacity + place, and groups * capacity for a copy that is dropped.
+
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
 
     Example:
       >>> import jax.numpy as jnp
@@ -151,6 +184,8 @@ def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
+    group, groups = as_int32("buffer_slots", "group", group), as_count("buffer_slots", "groups", groups)
+    capacity = as_count("buffer_slots", "capacity", capacity)
     arrivals = cumulative_summation(jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0)
     place = gather_elements(arrivals, group[:, None], axis=1)[:, 0] - 1
     return jnp.where((group < groups) & (place < capacity), group * capacity + place, groups * capacity)
@@ -167,6 +202,10 @@ def dispatch(copies: Array, slot: Array, buffers: Array) -> jax.Array:
     Returns:
       An array of the shape and dtype of `buffers`.
 
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
+
     Example:
       >>> import jax.numpy as jnp
       >>> from dml_jax.layers import dispatch
@@ -175,8 +214,11 @@ def dispatch(copies: Array, slot: Array, buffers: Array) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
+    buffers = as_data("dispatch", "buffers", buffers)
     rows = buffers.reshape(-1, buffers.shape[-1])
-    return scatter_nd(rows, slot[:, None], copies, mode="drop", unique_indices=True).reshape(buffers.shape)
+    return scatter_nd(
+        rows, as_int32("dispatch", "slot", slot)[:, None], copies, mode="drop", unique_indices=True
+    ).reshape(buffers.shape)
 
 
 def collect(buffers: Array, slot: Array) -> jax.Array:
@@ -189,6 +231,10 @@ def collect(buffers: Array, slot: Array) -> jax.Array:
     Returns:
       [copy, width].
 
+    Raises:
+      ConstraintError: sizes that do not fit.
+      DataTypeError: no arrays, or other types.
+
     Example:
       >>> import jax.numpy as jnp
       >>> from dml_jax.layers import collect
@@ -197,4 +243,5 @@ def collect(buffers: Array, slot: Array) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
+    buffers = as_data("collect", "buffers", buffers)
     return gather(buffers.reshape(-1, buffers.shape[-1]), slot, axis=0, mode="fill", unique_indices=True)

@@ -8,8 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.arguments.arrays import as_data
 from ..errors import DataTypeError, message
 from ..operators import gather, scatter_nd
+from .arguments import as_count, as_int32
+
+_NAME = "segment_softmax"
 
 
 def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.ndarray, count: int) -> jax.Array:
@@ -38,10 +42,11 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
 
     Source: softmax, by segment. Sums of floats of 8 and 16 bits are float32, rounded once.
     """
-    scores = jnp.asarray(scores)
+    scores, segments = as_data(_NAME, "scores", scores), as_int32(_NAME, "segments", segments)
+    count = as_count(_NAME, "count", count)
     if not jnp.issubdtype(scores.dtype, jnp.floating):
         rule, fact = "scores must be floats", f"they are {scores.dtype}"
-        raise DataTypeError(message("segment_softmax", rule, fact, {"scores": scores}))
+        raise DataTypeError(message(_NAME, rule, fact, {"scores": scores}))
 
     def by_segment(start: float, numbers: Any, reduction: Any) -> jax.Array:
         input = jnp.full((count, *numbers.shape[1:]), start, numbers.dtype)

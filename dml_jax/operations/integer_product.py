@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import jax
@@ -43,11 +42,6 @@ class IntegerProductCase:
         """Shape and type."""
         batch = lax.broadcast_shapes(self.a.shape[:-2], self.b.shape[:-2])
         return jax.ShapeDtypeStruct((*batch, self.a.shape[-2], self.b.shape[-1]), np.int32)
-
-    @property
-    def has_one_row(self) -> bool:
-        """Whether it is a product of one row and one matrix."""
-        return prod(self.a.shape[:-1]) == prod(self.b.shape[:-2]) == 1
 
     @property
     def plain(self) -> Move:

@@ -224,10 +224,11 @@ def test_products_of_small_odd_sizes_are_exact():
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("zero_points", [(None, None), (9, None), (None, 5), (100, 3)], ids=str)
-def test_a_row_by_a_large_matrix_is_exact(dtype, zero_points):
-    """With the greatest products, also of several rows by jax.vmap, whether the matrix is data or a constant."""
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_rows_by_a_large_matrix_are_exact(count, dtype, zero_points):
+    """With the greatest products, also of more rows by jax.vmap, whether the matrix is data or a constant."""
     rng, limits = np.random.default_rng(0), np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
-    a, b = (rng.choice(limits, shape) for shape in ((1, 255), (255, 520)))
+    a, b = (rng.choice(limits, shape) for shape in ((count, 255), (255, 520)))
     p, q = (None if number is None else np.array(number, dtype) for number in zero_points)
     exact = (a.astype(int) - (p or 0)) @ (b.astype(int) - (q or 0))
     of_data = lambda a, b: multiply_integers(a, p, b, q)  # noqa: E731

@@ -3,11 +3,12 @@
 XLA:CPU scans an axis in a tree, whose levels each pass over memory, and reduces one in blocks of few numbers. For
 [[1, 2, 3], [4, 5, 6], [7, 8, 9]] along axis 0, two steps make [5, 7, 9] and [12, 15, 18], and each number is read once,
 with vectors. The product of [3, 4] with [[5, 1], [6, 2]] is 3 * [5, 1] + 4 * [6, 2]; XLA:CPU's library orders a matrix
-of int8 anew in every call, which takes longer than one row of products.
+of int8 anew in every call, which takes longer than a row or two of products.
 """
 
 from collections.abc import Sequence
 from functools import partial, reduce
+from math import prod
 from operator import add
 from typing import Any
 
@@ -27,7 +28,8 @@ from .machine import FRESH
 
 LEAST = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
 ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
-STEP = 4  # rows of a matrix that a step multiplies: of more, LLVM may read single elements
+STEP = 4  # rows of products that a step adds: of more, LLVM may read single elements
+FEW = 2  # rows, for which a matrix is widened in no more time than to order it anew
 
 
 # Cumulative sums and products.
@@ -82,20 +84,20 @@ def _widens_rows(case: AxisCase) -> bool:
     return is_written or (case.operation.kind == "extreme" and case.input.dtype == case.operation.wide)
 
 
-# Products of one row with a matrix of int8.
+# Products of few rows with a matrix of int8.
 
 
 def _multiply(case: IntegerProductCase) -> Move | None:
     """A batch of rows is more rows, whose product is the plain one."""
-    if case.devices > 1 or not case.has_one_row:
+    *batch, depth, _ = case.b.shape
+    if case.devices > 1 or prod(batch) != 1 or prod(case.a.shape[:-1]) > FEW:
         return None
 
     @custom_vmap
     def multiply(b: Any, a: jax.Array, *p: jax.Array) -> jax.Array:
-        matrix = jnp.asarray(case.known if b is None else b).reshape(case.b.shape[-2:])
-        row = a.reshape(1, -1).astype(np.int32)
-        row = row - p[0].reshape(1, 1) if p else row
-        return _add_rows(matrix, row).reshape(case.result.shape)
+        matrix = jnp.asarray(case.known if b is None else b).reshape(depth, -1)
+        rows = a.astype(np.int32) - p[0] if p else a.astype(np.int32)
+        return _add_rows(matrix, rows.reshape(-1, depth)).reshape(case.result.shape)
 
     @multiply.def_vmap
     def batched(_: int, are_batched: Sequence[Any], *operands: Any) -> tuple[jax.Array, bool]:
@@ -111,16 +113,17 @@ def _has_wide_rows(case: IntegerProductCase) -> bool:
 
 
 @jax.jit  # outside of which a constant matrix would be compiled into a program for each call
-def _add_rows(matrix: jax.Array, row: jax.Array) -> jax.Array:
-    """row @ matrix, [1, K] by [K, N], in int32."""
-    first, cut = (len(matrix) - 1) % STEP + 1, partial(lax.dynamic_slice_in_dim, slice_size=1)
+def _add_rows(matrix: jax.Array, rows: jax.Array) -> jax.Array:
+    """rows @ matrix, [M, K] by [K, N], in int32."""
+    step, cut = STEP // len(rows), partial(lax.dynamic_slice_in_dim, slice_size=1)
+    first = (len(matrix) - 1) % step + 1
 
     def total(at: Any, count: int) -> jax.Array:
         places = (at + number for number in range(count))
-        return reduce(add, (cut(row, k, axis=1) * cut(matrix, k).astype(np.int32) for k in places))
+        return reduce(add, (cut(rows, k, axis=1) * cut(matrix, k).astype(np.int32) for k in places))
 
-    steps = (len(matrix) - first) // STEP
-    return lax.fori_loop(0, steps, lambda at, sums: sums + total(first + at * STEP, STEP), total(0, first))
+    count = (len(matrix) - first) // step
+    return lax.fori_loop(0, count, lambda at, sums: sums + total(first + at * step, step), total(0, first))
 
 
 VARIANTS = (

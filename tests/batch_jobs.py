@@ -1,6 +1,6 @@
 """Jobs for the tests of batches: an oracle, simulated crashes between disk operations, and jobs in subprocesses.
 
-python tests/batch_jobs.py IN.npy OUT.npy [--slow SECONDS] [--die-after ROWS] [--limit BYTES] [--whole]
+python tests/batch_jobs.py IN OUT [--slow SECONDS] [--die-after ROWS] [--limit BYTES] [--whole]
     [--hosts HOST:PORT INDEX COUNT]
 """
 
@@ -9,16 +9,19 @@ import contextlib
 import itertools
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import dml_jax
-from dml_jax.batch import map_batches
+from dml_jax.batch import map_batches, zarr_output
 from dml_jax.batch.hosts import Hosts
 
 ITEM = (8, 2, 3)
@@ -50,6 +53,19 @@ def saved(path, array):
     return path
 
 
+def written(path):
+    """The array that a job has written."""
+    if path.suffix != ".zarr":
+        return np.load(path)
+    return pytest.importorskip("zarr", reason=NO_ZARR).open_array(path, mode="r")[:]
+
+
+NO_ZARR = "zarr is not installed; the extra test has it"
+# Outputs of each format; those of zarr need TensorStore.
+NPY = "out.npy"
+ZARR = pytest.param("out.zarr", marks=pytest.mark.skipif(not find_spec("tensorstore"), reason=NO_ZARR))
+
+
 def names(folder):
     """All names in a folder."""
     return sorted(path.name for path in folder.iterdir())
@@ -59,9 +75,10 @@ class Died(BaseException):
     """The process is dead; nothing catches this."""
 
 
-# Every function through which a job changes the disk.
+# Every function through which a job changes the disk; TensorStore changes it itself.
 CHANGES = ((os, "pwrite"), (os, "write"), (os, "ftruncate"), (os, "replace"), (os, "open"), (Path, "unlink"))
-CHANGES += ((Path, "write_bytes"),)
+CHANGES += ((Path, "write_bytes"), (Path, "mkdir"), (Path, "rmdir"), (shutil, "rmtree"))
+CHANGES += ((zarr_output.ZarrOutput, "_put"), (zarr_output.ZarrOutput, "_open"))
 
 
 @contextlib.contextmanager
@@ -128,6 +145,7 @@ def main():
     parser.add_argument("--hosts", nargs=3, metavar=("HOST:PORT", "INDEX", "COUNT"))
     options = parser.parse_args()
     most = 0
+    zarr_output.CHUNK_BYTES = 8 * 192  # eight rows
 
     def progress(now):
         nonlocal most

@@ -5,11 +5,13 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,9 @@ import numpy as np
 import pytest
 from batch_jobs import (
     ITEM,
+    NO_ZARR,
+    NPY,
+    ZARR,
     blocks,
     blocks_oracle,
     death,
@@ -27,14 +32,15 @@ from batch_jobs import (
     random_rows,
     saved,
     started,
+    written,
 )
 from checks import sampled
 from small_arrays import random_keys
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
-from dml_jax.batch import BatchError, NpyFile, batch_map, journal, map_batches
-from dml_jax.batch import partial_output as target
+from dml_jax.batch import BatchError, NpyFile, batch_map, journal, map_batches, zarr_output
+from dml_jax.batch import npy_output as target
 
 ROWS = 37
 
@@ -48,8 +54,20 @@ def job(tmp_path):
     return saved(tmp_path / "in.npy", array), array, tmp_path / "out.npy"
 
 
+@pytest.fixture(params=[NPY, ZARR])
+def job_of_any_format(tmp_path, request, monkeypatch):
+    """The same for an output of each format; a chunk has eight rows."""
+    array = random_rows(ROWS)
+    monkeypatch.setattr(zarr_output, "CHUNK_BYTES", 8 * array[0].nbytes)
+    return saved(tmp_path / "in.npy", array), array, tmp_path / request.param
+
+
 def same_bytes(path, expected):
-    """Whether a file is what numpy.save writes for an array."""
+    """Whether a file is what numpy.save writes for an array, or an array of zarr is that array."""
+    if path.suffix == ".zarr":
+        actual = written(path)
+        assert (actual.dtype, actual.shape, actual.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+        return
     other = path.with_name("expected.npy")
     np.save(other, expected)
     assert path.read_bytes() == other.read_bytes()
@@ -231,41 +249,68 @@ def interrupted(path, out, rows, **options):
         map_batches(blocks, path, out, batch_size=8, progress=progress, **options)
 
 
-def test_an_interrupted_job_goes_on_and_computes_the_rest_only(job):
-    path, array, out = job
+def test_an_interrupted_job_goes_on_and_computes_the_rest_only(job_of_any_format):
+    path, array, out = job_of_any_format
     interrupted(path, out, 16)
-    assert names(out.parent) == ["in.npy", "out.npy.partial", "out.npy.progress"]
-    recorded = json.loads(out.with_name("out.npy.progress").read_text().splitlines()[-1])["rows"]
+    assert names(out.parent) == ["in.npy", f"{out.name}.partial", f"{out.name}.progress"]
+    recorded = json.loads(out.with_name(f"{out.name}.progress").read_text().splitlines()[-1])["rows"]
     assert recorded >= 16
     done = map_batches(blocks, path, out, batch_size=16)  # another batch size is no other job
     assert done.rows == ROWS
     assert done.bytes == 2 * array[recorded:].nbytes
     same_bytes(out, blocks_oracle(array))
-    assert names(out.parent) == ["in.npy", "out.npy"]
+    assert names(out.parent) == ["in.npy", out.name]
 
 
 @pytest.mark.parametrize("overwrite", sampled([False, True], [True]))
-def test_a_death_before_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch, overwrite):
-    """Every change that the job makes is, in turn, the first one that is not made."""
+@pytest.mark.parametrize("name", [NPY, ZARR])
+def test_a_death_before_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch, overwrite, name, exhaustive):
+    """Every change that the job makes is, in turn, the first one that is not made; of zarr by default each third."""
     array = random_rows(19)
+    monkeypatch.setattr(zarr_output, "CHUNK_BYTES", 8 * array[0].nbytes)
     path, steps = saved(tmp_path / "in.npy", array), 0
-    map_batches(blocks, path, tmp_path / "out.npy", batch_size=8)  # so that all changes are the job's, none jax's
+    map_batches(blocks, path, tmp_path / name, batch_size=8)  # so that all changes are the job's, none jax's
     while True:
-        out = tmp_path / str(steps) / "out.npy"
+        out = tmp_path / str(steps) / name
         out.parent.mkdir()
         if overwrite:
-            saved(out, array[:1])
+            map_batches(lambda x: x, array[:1], out)
         with death(monkeypatch, steps):
             map_batches(blocks, path, out, batch_size=8, checkpoint_seconds=1e-3, overwrite=overwrite)
             break
-        if overwrite and len(np.load(out)) == 1:
+        if overwrite and out.exists() and len(written(out)) == 1:
             same_bytes(out, array[:1])  # until the new one is whole
         done = map_batches(blocks, path, out, batch_size=8, overwrite=overwrite)
         assert done.rows == 19
         same_bytes(out, blocks_oracle(array))
-        assert names(out.parent) == ["out.npy"]
-        steps += 1
+        assert names(out.parent) == [name]
+        steps += 3 if name == "out.zarr" and not exhaustive else 1
     assert steps > 12
+
+
+@pytest.mark.skipif(not find_spec("tensorstore"), reason=NO_ZARR)
+def test_a_death_of_a_job_with_several_outputs_loses_nothing(tmp_path, monkeypatch, exhaustive):
+    """Between two of them, too; by default each fourth death."""
+    array, steps = random_rows(19), 0
+    monkeypatch.setattr(zarr_output, "CHUNK_BYTES", 8 * array[0].nbytes)
+
+    def both(x):
+        return x[:, 0], blocks(x)
+
+    map_batches(both, array, (tmp_path / "a.npy", tmp_path / "b.zarr"), batch_size=8)
+    while True:
+        outputs = tmp_path / str(steps) / "a.npy", tmp_path / str(steps) / "b.zarr"
+        outputs[0].parent.mkdir()
+        with death(monkeypatch, steps):
+            map_batches(both, array, outputs, batch_size=8, checkpoint_seconds=1e-3)
+            break
+        if names(outputs[0].parent) != ["a.npy", "b.zarr"]:  # else it died with nothing left to do
+            map_batches(both, array, outputs, batch_size=8)
+        same_bytes(outputs[0], array[:, 0])
+        same_bytes(outputs[1], blocks_oracle(array))
+        assert names(outputs[0].parent) == ["a.npy", "b.zarr"]
+        steps += 1 if exhaustive else 4
+    assert steps > 20
 
 
 def test_rows_are_recorded_once_the_disk_has_them(job, monkeypatch):
@@ -311,11 +356,12 @@ def test_a_progress_file_cut_anywhere_is_understood(job):
             same_bytes(out, blocks_oracle(array))
 
 
-@pytest.mark.parametrize("lost", ["out.npy.partial", "out.npy.progress"])
-def test_without_its_other_file_a_job_starts_over(job, lost):
-    path, array, out = job
+@pytest.mark.parametrize("lost", ["partial", "progress"])
+def test_without_its_other_file_a_job_starts_over(job_of_any_format, lost):
+    path, array, out = job_of_any_format
     interrupted(path, out, 16)
-    out.with_name(lost).unlink()
+    lost = out.with_name(f"{out.name}.{lost}")
+    shutil.rmtree(lost) if lost.is_dir() else lost.unlink()
     done = map_batches(blocks, path, out, batch_size=8)
     assert done.bytes == 2 * array.nbytes
     same_bytes(out, blocks_oracle(array))
@@ -393,12 +439,13 @@ def test_two_jobs_on_one_output_exclude_each_other(job):
 
 
 @pytest.mark.exhaustive
-def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
+@pytest.mark.parametrize("name", [NPY, ZARR])
+def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path, name):
     array = random_rows(200)
-    path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
+    path, out = saved(tmp_path / "in.npy", array), tmp_path / name
     status, _, _ = finished(started(path, out, "--die-after", 80, "--slow", 0.005))
     assert status == -signal.SIGKILL
-    lines = out.with_name("out.npy.progress").read_text().splitlines()
+    lines = out.with_name(f"{name}.progress").read_text().splitlines()
     recorded = json.loads(lines[-1])["rows"]
     assert recorded >= 80
     status, printed, errors = finished(started(path, out))
@@ -406,13 +453,14 @@ def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
     rows, moved, _ = map(int, printed.split()[1:])
     assert (rows, moved) == (200, 2 * array[recorded:].nbytes)
     same_bytes(out, blocks_oracle(array))
-    assert names(tmp_path) == ["in.npy", "out.npy"]
+    assert names(tmp_path) == ["in.npy", name]
 
 
 @pytest.mark.exhaustive
-def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path):
+@pytest.mark.parametrize("name", [NPY, ZARR])
+def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path, name):
     array = random_rows(4000)
-    path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
+    path, out = saved(tmp_path / "in.npy", array), tmp_path / name
     rng, statuses = random.Random(0), []
     for _ in range(3):
         process = started(path, out, "--slow", 0.01)
@@ -475,7 +523,7 @@ def fails(error, message, fn, inputs, out, **options):
 RESULTS = {
     "a row too many": (lambda x: jnp.concatenate([x, x[:1]]), r"but for a batch of \d it returns float32"),
     "a number": (lambda x: x.sum(), r"but for a batch of \d it returns float32\[\]"),
-    "two arrays": (lambda x: (x, x), "but it returns tuple; write one file per call"),
+    "two arrays": (lambda x: (x, x), r"fn returns \(\*, \*\) and output is \*"),
     "nothing": (lambda x: None, "but it returns None; did you forget `return`"),
     "a text": (lambda x: "x", "with a row per row of its batch, but it returns str"),
     "keys": (lambda x: random_keys(8), "no type of NumPy"),

@@ -14,7 +14,7 @@ from batch_jobs import CHANGES, blocks, blocks_oracle, names, random_rows, saved
 from checks import sampled
 
 from dml_jax.batch import BatchError, fsync, jobs, journal, map_batches
-from dml_jax.batch import partial_output as target
+from dml_jax.batch import npy_output as target
 
 ROWS = 200
 
@@ -67,7 +67,7 @@ def test_a_complete_partial_output_that_was_cut_off_is_begun_anew(job, monkeypat
     """The last run ended between the header and the renaming."""
     path, array, out = job
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(target.Partial, "rename", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(target.NpyOutput, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         map_batches(blocks, path, out, batch_size=16)
     assert np.load(beside(out, "partial")).shape[0] == ROWS
     os.truncate(beside(out, "partial"), 900)

@@ -44,10 +44,14 @@ def opened(given: str | os.PathLike[str] | NpyFile) -> StoredArray:
     return NpyArray(NpyFile(path))
 
 
+def is_named_otherwise(path: str) -> bool:
+    """Whether a path is by its name one of another format than .npy."""
+    return any(re.fullmatch(pattern, path, re.DOTALL | re.IGNORECASE) for pattern in FORMATS)
+
+
 def is_npy(path: str) -> bool:
     """Whether a path is one of a .npy file: that of any file of no other format."""
-    names_other = any(re.fullmatch(pattern, path, re.DOTALL | re.IGNORECASE) for pattern in FORMATS)
-    return not (names_other or _is_zarr(path) or _is_folder(path) or _is_pattern(path))
+    return not (is_named_otherwise(path) or _is_zarr(path) or _is_folder(path) or _is_pattern(path))
 
 
 def parts_of(path: str) -> list[str] | None:

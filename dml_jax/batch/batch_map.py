@@ -21,7 +21,7 @@ from .batch_program import BatchProgram, host_rows
 from .batches_in_flight import InFlight
 from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
-from .output_checks import check_output
+from .output_checks import check_outputs, local_path, output_of
 from .pipeline import DEPTH, run_pipeline
 from .program_identity import known_of
 from .progress_recorder import Recorder
@@ -70,7 +70,7 @@ class Progress:
 def map_batches(
     fn: Callable[..., jax.Array],
     inputs: Input | tuple[Input, ...],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | tuple[str | os.PathLike[str], ...] | Mapping[str, str | os.PathLike[str]],
     *,
     batch_size: int | None = None,
     shared: Iterable[Any] | Mapping[str, Any] = (),
@@ -135,15 +135,15 @@ def map_batches(
       ...     print(done.rows, np.load(result).shape)
       10 (10, 2, 2, 2)
     """
-    _check_kinds(output=output, progress=progress, checkpoint_seconds=checkpoint_seconds)
+    _check_kinds(progress=progress, checkpoint_seconds=checkpoint_seconds)
     function = _Function(fn, batch_size=batch_size, shared=shared)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
-    target, part = Path(output), _share(share)
+    targets, part = _targets(output), _share(share)
     if not given:
         raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
     if not checkpoint_seconds > 0:
         raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
-    check_output(target, given, part, overwrite)
+    check_outputs(targets, given, part, overwrite)
     sources = [as_source(f"inputs[{i}]", value) for i, value in enumerate(given)]
     wholes = [ArraySource("shared", np.atleast_1d(array)) for array in jax.tree.leaves(function._shared)]
     total = _rows(sources, part)
@@ -151,11 +151,15 @@ def map_batches(
     one = None if batch_size else function._program(row, 1, devices=1)
     width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1))
     program = function._program(row, width if total is None else min(width, max(total, 1)))
-    result = _one_array(program.result)
+    if jax.tree.structure(program.result) != jax.tree.structure(output):
+        fact = f"fn returns {_described(program.result)} and output is {_described(output)}"
+        raise ConstraintError(f"{_OUTPUT}, but {fact}")
     identities = [source.identity() for source in (*sources, *wholes)]
     known = known_of(one or _smallest(function, row, program.rows_per_device))
     facts = {"program": known, "identity": _json(identity), "inputs": identities}
-    job = Job(target, result.dtype, result.shape[1:], total, facts, None not in identities, part)
+    results = zip(targets, jax.tree.leaves(program.result), strict=True)
+    outputs = [output_of(path)(path, array.dtype, array.shape[1:], total) for path, array in results]
+    job = Job(outputs, total, facts, None not in identities, part)
     with opened(job, overwrite=overwrite, restart=restart) as run:
         return _run(run, program, sources, progress or (lambda _: None), checkpoint_seconds)
 
@@ -177,17 +181,22 @@ def _run(
     def count_read(size: int) -> None:
         moved[0] += size
 
-    def write(count: int, result: jax.Array) -> None:
-        moved[1] += run.partial.write(first + recorder.rows, host_rows(result, count))
+    def write(count: int, result: Any) -> None:
+        for output, array in zip(job.outputs, jax.tree.leaves(result), strict=True):
+            moved[1] += output.write(count, host_rows(array, count))
         recorder.wrote(count)
 
-    with Recorder(run.partial, run.journal, run.done, seconds) as recorder:
-        if left is not None and run.partial.row_bytes == 0 and job.resumable:
-            recorder.wrote(len(left))  # nothing to compute, whether rows of no bytes are ten or 2**62
+    with Recorder(job.outputs, run.journal, first, run.done, seconds) as recorder:
+        if left is not None and not any(output.row_bytes for output in job.outputs) and job.resumable:
+            for output in job.outputs:  # nothing to compute, whether rows of no bytes are ten or 2**62
+                output.write(len(left), [])
+            recorder.wrote(len(left))
         elif left is None or len(left):
             batches = _batches(sources, left, program.batch_size, count_read)
             report = lambda: progress(now(recorder.rows))  # noqa: E731
             run_pipeline(batches, program.compiled(), program.new_output, write, report)
+        for output in job.outputs:
+            output.flush()
     run.finish(recorder.rows if job.total is None else job.total, lambda: progress(now(recorder.rows)))
     last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
     progress(last)
@@ -249,7 +258,6 @@ def _rows(sources: Sequence[Source], share: Share) -> int | None:
 
 # The types of some arguments, and their names in messages.
 _KINDS: Mapping[str, tuple[Any, str]] = {
-    "output": (str | os.PathLike, "a path"),
     "progress": ((Callable, NoneType), "a function"),
     "checkpoint_seconds": (float | int, "a number"),
 }
@@ -269,11 +277,21 @@ def _share(value: Any) -> Share:
     return Share(*value)
 
 
-def _one_array(result: Any) -> jax.ShapeDtypeStruct:
-    if not isinstance(result, jax.ShapeDtypeStruct):
-        kind = type(result).__name__
-        raise ConstraintError(f"map_batches: fn must return one array, but it returns {kind}; write one file per call")
-    return result
+_OUTPUT = "map_batches: output must be a path for each array that fn returns, in the same tuple or dict"
+
+
+def _targets(output: Any) -> list[Path]:
+    paths = jax.tree.leaves(output)
+    for path in paths or [output]:
+        if not isinstance(path, str | os.PathLike):
+            rule = "map_batches: output must be a path, or a tuple or dict of them"
+            raise DataTypeError(f"{rule}, but it is {type(path).__name__}")
+    return [*map(local_path, paths)]
+
+
+def _described(tree: Any) -> str:
+    """Returns the tree with a star for every leaf: "(*, *)"."""
+    return str(jax.tree.structure(tree)).removeprefix("PyTreeDef(").removesuffix(")")
 
 
 def _smallest(function: BatchFunction, row: dict[int, Any], rows: int) -> BatchProgram:

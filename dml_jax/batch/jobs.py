@@ -5,17 +5,16 @@ import os
 import re
 import reprlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
-from .partial_output import Partial, create, file_size, is_output, job_of, partial_path, token_of
+from .partial_output import PartialOutput, job_of, new_token
 from .sources import without_paths
 
 TOLD = 8  # differences that a message names
@@ -36,21 +35,17 @@ class Share:
 
 @dataclass(frozen=True)
 class Job:
-    """The output of a job and the inputs that it is computed from.
+    """The outputs of a job and the inputs that they are computed from.
 
     Args:
-      output: the file.
-      dtype: of its elements.
-      item: the shape of a row.
+      outputs: at least one; the first names the progress files.
       total: the number of rows; None until an iterator ends.
       facts: what tells the job from others: inputs, function, attributes.
       resumable: whether the inputs can be read again.
       share: the part of this process.
     """
 
-    output: Path
-    dtype: np.dtype
-    item: tuple[int, ...]
+    outputs: Sequence[PartialOutput]
     total: int | None
     facts: Mapping[str, Any]
     resumable: bool
@@ -59,9 +54,9 @@ class Job:
     @property
     def record(self) -> Mapping[str, Any]:
         """The job as its progress file records it."""
-        output = {"dtype": str(self.dtype), "shape": [self.total, *self.item]}
+        outputs = [{"dtype": str(one.dtype), "shape": [self.total, *one.item]} for one in self.outputs]
         process = {"index": self.share.index, "of": self.share.count}
-        return json.loads(json.dumps({**self.facts, "output": output, "process": process}))
+        return json.loads(json.dumps({**self.facts, "outputs": outputs, "process": process}))
 
     @property
     def name(self) -> str:
@@ -69,14 +64,10 @@ class Job:
         known = {key: value for key, value in self.record.items() if key != "process"}
         return job_of({**known, "inputs": without_paths(known["inputs"])})
 
-    def progress_paths(self) -> list[Path]:
-        """The progress files of all processes."""
-        return [progress_path(self.output, process, self.share.count) for process in range(self.share.count)]
-
-    @property
-    def size(self) -> int | None:
-        """The size of the output in bytes; None until an iterator ends."""
-        return file_size(self.dtype, self.item, self.total)
+    def progress_paths(self, output: int = 0) -> list[Path]:
+        """The progress files of all processes; those of outputs behind the first are locks alone."""
+        name, count = self.outputs[output].output, self.share.count
+        return [progress_path(name, process, count) for process in range(count)]
 
     @property
     def count(self) -> int | None:
@@ -85,31 +76,21 @@ class Job:
 
 
 class Run:
-    """A job that this process works on: its progress file is locked and its partial output open.
+    """A job that this process works on: its progress file is locked, and its outputs are open unless it is finished.
 
     Attributes:
       done: rows of this process that earlier runs have written.
       is_finished: whether there is nothing left to do at all.
     """
 
-    def __init__(self, job: Job, journal: Journal, partial: Partial | None, done: int):
+    def __init__(self, job: Job, journal: Journal, is_finished: bool, done: int):
         self.job: Job = job
         self.journal: Journal = journal
+        self.is_finished: bool = is_finished
         self.done: int = done
-        self._partial = partial
-
-    @property
-    def is_finished(self) -> bool:
-        return self._partial is None
-
-    @property
-    def partial(self) -> Partial:
-        """The partial output of a run that is not finished."""
-        assert self._partial is not None
-        return self._partial
 
     def finish(self, rows: int, waiting: Callable[[], None]) -> None:
-        """Completes and renames the output, if every other process has written its part.
+        """Completes and renames the outputs, if every other process has written its part.
 
         Process 0 waits for the others. Another process that is not the last one returns.
 
@@ -117,11 +98,14 @@ class Run:
           rows: of the whole output.
           waiting: called again and again while it waits.
         """
-        job, partial = self.job, self.partial
-        while not is_output(job.output, partial.known_by()):
+        job = self.job
+        finished = [output.known_by(rows) for output in job.outputs]
+        while not all(one.is_known(one.output, known) for one, known in zip(job.outputs, finished, strict=True)):
             if self._all_recorded(rows):
-                self.journal.record(finished=partial.complete(rows))
-                partial.rename()
+                self.journal.record(finished=finished)  # from here on a later run completes them
+                for output, known in zip(job.outputs, finished, strict=True):
+                    output.complete(rows)
+                    output.rename(known)
             elif job.share.index:
                 return
             else:
@@ -131,7 +115,7 @@ class Run:
 
     def clear(self) -> None:
         """Deletes the progress files of all processes; its own is last, and says that the output is complete."""
-        for path in self.job.progress_paths():
+        for path in chain.from_iterable(map(self.job.progress_paths, range(len(self.job.outputs)))):
             if path != self.journal.path:
                 path.unlink(missing_ok=True)
         self.journal.remove()
@@ -143,15 +127,16 @@ class Run:
         return all(record.token == self.journal.token and record.rows == len(share) for record, share in pairs)
 
 
-def refuse_existing(output: Path, share: Share, overwrite: bool) -> None:
-    """Refuses an output that exists, before any work, unless an earlier run of the job has left its progress file.
+def refuse_existing(outputs: Sequence[Path], share: Share, overwrite: bool) -> None:
+    """Refuses outputs that exist, before any work, unless an earlier run of the job has left its progress file.
 
     Raises:
-      BatchError: it exists.
+      BatchError: one exists.
     """
-    progress = progress_path(output, share.index, share.count)
-    if os.path.exists(output) and not overwrite and not os.path.lexists(progress):
-        raise BatchError(f"{output}: {_EXISTS}")
+    has_begun = os.path.lexists(progress_path(outputs[0], share.index, share.count))
+    for output in outputs:
+        if os.path.exists(output) and not overwrite and not has_begun:
+            raise BatchError(f"{output}: {_EXISTS}")
 
 
 _EXISTS = "the output exists; overwrite=True replaces it when the new one is complete"
@@ -159,78 +144,91 @@ _EXISTS = "the output exists; overwrite=True replaces it when the new one is com
 
 @contextmanager
 def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
-    """Locks a job, and finds the rows that earlier runs have written.
+    """Locks a job, finds the rows that earlier runs have written, and opens the outputs.
 
     Raises:
       BatchError: the output exists, the progress belongs to another job, or to a process that is at work.
     """
-    journal = Journal(progress_path(job.output, job.share.index, job.share.count))
-    try:
-        partial, done = _start(job, journal, overwrite, restart)
-        try:
-            yield Run(job, journal, partial, done)
-        finally:
-            if partial:
-                partial.close()
-    finally:
-        journal.close()
+    with ExitStack() as stack:
+        paths = [job.progress_paths(i)[job.share.index] for i in range(len(job.outputs))]
+        journal, *locks = [stack.enter_context(closing(Journal(path))) for path in paths]
+        for lock in locks:
+            if lock.job is not None and not restart:
+                raise BatchError(f"{lock.path}: this progress belongs to another job; {_AGAIN}")
+        done = _start(job, journal, overwrite, restart)
+        if done is None:
+            yield Run(job, journal, True, journal.rows if job.count is None else job.count)
+            return
+        for output in job.outputs:
+            output.open(done if job.total is None else job.share.rows(job.total).start + done)
+            stack.callback(output.close)
+            output.check_room((job.count or 0) - done)
+        yield Run(job, journal, False, done)
 
 
-def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
-    """Returns the partial output, or None if nothing is left to do, and how many rows it has of this process."""
+def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> int | None:
+    """Returns how many rows the partial outputs have of this process; None if nothing is left to do."""
     changed = None if journal.job is None else _differences(*_comparable(journal.job, job.record))
     same = changed == [] and not restart
-    if same and not os.path.lexists(partial_path(job.output)) and _is_finished(job):
-        # The last run was ended between the renaming and the end.
-        return None, journal.rows if job.count is None else job.count
-    if os.path.exists(job.output) and not overwrite:
-        raise BatchError(f"{job.output}: {_EXISTS}")
+    if same and _is_finished(job, journal.rows):
+        return None
+    for output in job.outputs:
+        if os.path.exists(output.output) and not overwrite:
+            raise BatchError(f"{output.output}: {_EXISTS}")
     if changed and not restart and job.resumable:
         told = "; ".join(changed[:TOLD]) + (f"; and {len(changed) - TOLD} more" if changed[TOLD:] else "")
-        again = "undo this change to continue, or start over with restart=True"
-        raise BatchError(f"{journal.path}: this progress belongs to another job: {told}; {again}")
+        raise BatchError(f"{journal.path}: this progress belongs to another job: {told}; {_AGAIN}")
     _clear_strangers(job, restart)
     goes_on = same and job.count is not None and job.resumable and journal.rows <= job.count
     token = _token(job, journal if goes_on else None)
     if not goes_on or journal.token != token:
         journal.begin(job.record, token)
-    partial = Partial(job.output, job.dtype, job.item, job.total)
-    try:
-        partial.check_room((job.count or 0) - journal.rows)
-    except BaseException:
-        partial.close()
-        raise
-    return partial, journal.rows
+    return journal.rows
 
 
-def _is_finished(job: Job) -> bool:
-    return any(is_output(job.output, read_record(path).finished) for path in job.progress_paths())
+_AGAIN = "undo this change to continue, or start over with restart=True"
+
+
+def _is_finished(job: Job, rows: int) -> bool:
+    """Whether an earlier run has written and recorded all; it may have ended before it gave the outputs their names."""
+    for record in map(read_record, job.progress_paths()):
+        pairs = [*zip(job.outputs, record.finished or (), strict=False)]
+        if len(pairs) == len(job.outputs) and all(_is_written(*pair, record.token) for pair in pairs):
+            for output, known in pairs:
+                if not output.is_known(output.output, known):
+                    output.open(0)
+                    with closing(output):
+                        output.complete(rows if job.total is None else job.total)
+                output.rename(known)
+            return True
+    return False
+
+
+def _is_written(output: PartialOutput, known: list[int], token: str | None) -> bool:
+    if output.is_known(output.output, known):
+        return True
+    # Another run may have made a file of the same number since; its token is another one.
+    return output.is_known(output.path, known) and output.token() in (token, None)
 
 
 def _token(job: Job, journal: Journal | None) -> str:
-    """Returns the token of the partial output; process 0 makes a new one if none can be continued."""
+    """Returns the token of the partial outputs; process 0 makes new ones if none can be continued."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        token = token_of(job.output, job.size)
-        if journal and journal.token and journal.rows == job.count and token == "" and _has_header(job):
-            return journal.token  # only the renaming was left
+        tokens = {output.token() for output in job.outputs}
+        token = tokens.pop() if len(tokens) == 1 else None
         shared = job.share.count > 1 and token is not None and token.startswith(job.name)
         if token and (shared or (journal and journal.token == token)):
             return token
         if job.share.index == 0:
-            return create(job.output, job.name, job.size)
+            token = new_token(job.name)
+            for output in job.outputs:
+                output.create(token)
+            return token
         if time.monotonic() > deadline:
-            path = partial_path(job.output)
+            path = job.outputs[0].path
             raise BatchError(f"{path}: process 0 has not begun this job in {PATIENCE:.0f} s; start it, then this again")
         time.sleep(POLL)
-
-
-def _has_header(job: Job) -> bool:
-    partial = Partial(job.output, job.dtype, job.item, job.total)
-    try:
-        return partial.is_complete()
-    finally:
-        partial.close()
 
 
 def _clear_strangers(job: Job, restart: bool) -> None:
@@ -239,9 +237,10 @@ def _clear_strangers(job: Job, restart: bool) -> None:
     Raises:
       BatchError: there are some, and `restart` is not given.
     """
-    names = re.compile(rf"{re.escape(progress_path(job.output, 0, 1).name)}(\.\d+)?")
-    with os_errors_told(job.output.parent, "the folder of the output cannot be read"):
-        paths = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
+    first = job.outputs[0].output
+    names = re.compile(rf"{re.escape(progress_path(first, 0, 1).name)}(\.\d+)?")
+    with os_errors_told(first.parent, "the folder of the output cannot be read"):
+        paths = {first.with_name(name) for name in os.listdir(first.parent) if names.fullmatch(name)}
     for path in paths.difference(job.progress_paths()):
         if not restart:
             what = "it belongs to a run with another number of processes"

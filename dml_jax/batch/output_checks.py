@@ -1,32 +1,71 @@
 """Checks of the name of an output, before any work."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .array_files import files_of
+from ..errors import ConstraintError
+from .array_files import files_of, is_named_otherwise
 from .errors import BatchError
 from .jobs import Share, refuse_existing
 from .npy_file import NpyFile
+from .npy_output import NpyOutput
+from .partial_output import PartialOutput
+from .zarr_output import ZarrOutput, is_zarr
+
+# The formats of outputs, by their suffixes. Any other name is one of a .npy file, unless inputs have another format.
+OUTPUTS: dict[str, type[PartialOutput]] = {".zarr": ZarrOutput}
 
 
-def check_output(output: Path, operands: Iterable[Any], share: Share, overwrite: bool) -> None:
-    """Refuses an output that is an operand, which `overwrite` would lose, or that cannot be written.
+def local_path(output: str | os.PathLike[str]) -> Path:
+    """Returns the path of an output.
 
     Raises:
-      BatchError: it is the file of an operand, a folder, in no folder, or exists.
+      BatchError: it is in a bucket.
     """
-    for path in _files(operands):
-        if _same(path, output):
-            raise BatchError(f"{output}: the output must not be an input; choose another name")
-        if os.path.isdir(path) and Path(path).resolve() in output.resolve().parents:
-            raise BatchError(f"{output}: the output must not be in an input; choose another folder")
-    if not os.path.isdir(output.parent):
-        raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
-    if os.path.isdir(output):
-        raise BatchError(f"{output}: the output must be a file, but it is a folder")
-    refuse_existing(output, share, overwrite)
+    if "://" in str(output):
+        raise BatchError(f"{output}: an output must be in a folder of this machine; copy it to the bucket")
+    return Path(output)
+
+
+def output_of(output: Path) -> type[PartialOutput]:
+    """Returns the format of an output, by its name.
+
+    Raises:
+      BatchError: it is that of a format that no output has.
+    """
+    path = str(output)
+    if output.suffix.lower() not in OUTPUTS and (is_named_otherwise(path)):
+        raise BatchError(f"{path}: an output must be a .npy file or an array of zarr, x.zarr")
+    return OUTPUTS.get(output.suffix.lower(), NpyOutput)
+
+
+def check_outputs(outputs: Sequence[Path], operands: Iterable[Any], share: Share, overwrite: bool) -> None:
+    """Refuses outputs that are operands, which `overwrite` would lose, or that cannot be written.
+
+    Raises:
+      BatchError: one is the file of an operand, a folder, in no folder, or exists.
+      ConstraintError: several processes cannot share one, or two are the same.
+    """
+    if len({*outputs}) < len(outputs):
+        raise ConstraintError(f"map_batches: output must be different paths, but it is {', '.join(map(str, outputs))}")
+    paths = [*_files(operands)]
+    for output in outputs:
+        kind = output_of(output)
+        if share.count > 1 and not kind.can_be_shared:
+            rule = "map_batches: an output must be a .npy file if processes share it"
+            raise ConstraintError(f"{rule}, but it is {output}")
+        for path in paths:
+            if _same(path, output):
+                raise BatchError(f"{output}: the output must not be an input; choose another name")
+            if os.path.isdir(path) and Path(path).resolve() in output.resolve().parents:
+                raise BatchError(f"{output}: the output must not be in an input; choose another folder")
+        if not os.path.isdir(output.parent):
+            raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
+        if os.path.isdir(output) and not (kind is ZarrOutput and is_zarr(output)):
+            raise BatchError(f"{output}: the output must be a file or an array of zarr, but it is a folder")
+    refuse_existing(outputs, share, overwrite)
 
 
 def _files(operands: Iterable[Any]) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """`Recorder`: a thread that records the number of rows on the disk at intervals."""
 
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 
 from .journal import Journal
-from .partial_output import Partial
+from .partial_output import PartialOutput
 
 
 class Recorder:
@@ -13,14 +14,15 @@ class Recorder:
     Rows are recorded once the disk has them, never before.
 
     Args:
-      partial: where they are written.
+      outputs: where they are written.
       journal: where they are recorded.
+      first: the first row of the outputs that counts.
       rows: already recorded.
       seconds: between two records.
     """
 
-    def __init__(self, partial: Partial, journal: Journal, rows: int, seconds: float):
-        self._partial, self._journal, self._seconds = partial, journal, seconds
+    def __init__(self, outputs: Sequence[PartialOutput], journal: Journal, first: int, rows: int, seconds: float):
+        self._outputs, self._journal, self._first, self._seconds = outputs, journal, first, seconds
         self._rows = self._recorded = rows
         self._end, self._error = threading.Event(), None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -57,12 +59,12 @@ class Recorder:
             self._record()
 
     def _record(self) -> None:
-        rows = self._rows
-        if rows == self._recorded:
+        if self._rows == self._recorded:
             return
         try:
-            self._partial.sync()
-            self._journal.record(rows=rows)
-            self._recorded = rows
+            rows = min(output.sync() for output in self._outputs) - self._first
+            if rows > self._recorded:
+                self._journal.record(rows=rows)
+                self._recorded = rows
         except BaseException as error:
             self._error = error

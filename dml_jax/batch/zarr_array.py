@@ -13,6 +13,7 @@ import numpy as np
 from .errors import BatchError
 from .stored_array import StoredArray, needed, told
 
+TENSORSTORE_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError)
 METADATA = ("zarr.json", ".zarray")  # of zarr 3 and 2
 # Of requests that fail, for a quarter of a minute.
 RETRIES = {"max_retries": 5, "initial_delay": "500ms", "max_delay": "8s"}
@@ -48,9 +49,12 @@ class ZarrArray(StoredArray):
     def _opened(self, context: dict[str, Any]) -> Any:
         with self._told("an input must be an array of zarr"):
             context = self._tensorstore.Context({**PATIENCE, **context})
-            spec = {"driver": "auto", "kvstore": located(self.path)}
+            spec = {"driver": "auto", "kvstore": self._location()}
             opened = self._tensorstore.open(spec, open=True, read=True, recheck_cached_data="open", context=context)
             return opened.result()
+
+    def _location(self) -> Any:
+        return local(self.path) if self._is_local else f"{self.path.rstrip('/')}/"
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         with self._told("an input cannot be read"):
@@ -61,7 +65,7 @@ class ZarrArray(StoredArray):
             return _folder_state(self.path)
         with self._told("an input cannot be read"):
             context = self._tensorstore.Context(PATIENCE)
-            bucket = self._tensorstore.KvStore.open(located(self.path), context=context).result()
+            bucket = self._tensorstore.KvStore.open(self._location(), context=context).result()
             found = (bucket.read(name).result() for name in METADATA)
             return {"generation": next((read.stamp.generation.hex() for read in found if read.state == "value"), None)}
 
@@ -69,15 +73,18 @@ class ZarrArray(StoredArray):
     def _told(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (ValueError, OSError, RuntimeError) as error:
-            # Without TensorStore's own sources and settings.
-            plain = re.split(r" \[(?:source locations|tensorstore_spec)=", str(error))[0]
-            raise BatchError(f"{self.path}: {what}: {plain}") from None
+        except TENSORSTORE_ERRORS as error:
+            raise BatchError(f"{self.path}: {what}: {plain(error)}") from None
 
 
-def located(path: str) -> Any:
-    """Returns TensorStore's description of a folder or a URL."""
-    return f"{path.rstrip('/')}/" if "://" in path else {"driver": "file", "path": f"{path}/"}
+def local(path: str) -> dict[str, str]:
+    """Returns TensorStore's description of a folder."""
+    return {"driver": "file", "path": f"{path}/"}
+
+
+def plain(error: Exception) -> str:
+    """Returns a message of TensorStore without its own sources and settings."""
+    return re.split(r" \[(?:source locations|tensorstore_spec)=", str(error))[0]
 
 
 def _folder_state(path: str) -> dict[str, Any]:

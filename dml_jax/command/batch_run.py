@@ -111,10 +111,9 @@ def run_files(
     from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
     from ..batch.jobs import Share
-    from ..batch.output_checks import check_output
+    from ..batch.output_checks import check_outputs, local_path
 
     arrange_cpu_devices(cpu_devices)
-    target = Path(output)
     hosts = _hosts(coordinator, num_processes, process_id)
     share = Share(hosts.index, hosts.count) if hosts else Share()
     interruption = Interruption()
@@ -125,7 +124,8 @@ def run_files(
 
     interruption.begin()
     try:
-        check_output(target, files, share, overwrite)
+        target = local_path(output)
+        check_outputs([target], files, share, overwrite)
         with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(target) as bar:
             devices()
             last = map_batches(
@@ -141,7 +141,7 @@ def run_files(
                 share=(share.index, share.count),
             )
     except (KeyboardInterrupt, BatchError, ConstraintError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
-        _tell(error, interruption, target, share)
+        _tell(error, interruption, Path(output), share)
     click.echo(_summary(target, last))
 
 

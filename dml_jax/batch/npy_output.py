@@ -1,0 +1,127 @@
+"""`NpyOutput`: a .npy file as an output, with a token instead of its header until it is complete."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from ..npy_format import header_bytes
+from ..regular_files import open_regular
+from .errors import BatchError, os_errors_told
+from .fsync import append, begin_writing_back, sync_data, sync_folder, write_at
+from .partial_output import HEX, NOT_WRITTEN, PartialOutput, lost
+
+_MARK = b"dml_jax partial "
+_TOKEN = slice(len(_MARK), len(_MARK) + 2 * HEX)
+
+
+class NpyOutput(PartialOutput):
+    """A .npy file. It has its size from the start, unless an iterator tells it: one of another size was cut off."""
+
+    can_be_shared = True
+
+    def __init__(self, output: Path, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
+        super().__init__(output, dtype, item, rows)
+        self._data = len(self._header(0))
+        self._size = None if rows is None else self._size_of(rows)
+
+    def token(self) -> str | None:
+        with os_errors_told(self.path, "the partial output cannot be read"), suppress(FileNotFoundError):
+            file = open_regular(self.path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                start, actual_size = os.pread(file, _TOKEN.stop, 0), os.fstat(file).st_size
+            finally:
+                os.close(file)
+            if self._size in (actual_size, None) and start.startswith(_MARK):
+                return start[_TOKEN].decode("latin-1")
+        return None
+
+    def create(self, token: str) -> None:
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        file = self._new(fresh)
+        try:
+            with os_errors_told(self.path, NOT_WRITTEN):
+                append(file, _MARK + token.encode())
+                os.ftruncate(file, _TOKEN.stop if self._size is None else self._size)
+                os.replace(fresh, self.path)
+                sync_folder(self.path.parent)
+        except BatchError:
+            with suppress(OSError):
+                fresh.unlink()
+            raise
+        finally:
+            os.close(file)
+
+    def _new(self, path: Path) -> int:
+        """Opens a new file; replaces only a file of the kind that a crash leaves behind."""
+        with os_errors_told(self.path.with_name(path.name), NOT_WRITTEN):
+            with suppress(FileNotFoundError):
+                os.close(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW))
+                path.unlink()
+            return open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def open(self, start: int) -> None:
+        with os_errors_told(self.path, NOT_WRITTEN):
+            self._file = open_regular(self.path, os.O_RDWR | os.O_NOFOLLOW)
+        self._end = start
+
+    def write(self, count: int, parts: list[np.ndarray]) -> int:
+        first = offset = self._data + self._end * self.row_bytes
+        rows = None if self.rows is None else self.rows - self._end
+        with self.told(sum(part.nbytes for part in parts) if rows is None else rows * self.row_bytes):
+            self._check_size()  # now: the last rows would give a file its size again that has lost others
+            for part in parts:
+                content = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+                write_at(self._file, content, offset)
+                offset += len(content)
+            begin_writing_back(self._file, first, offset - first)
+        self._end += count
+        return offset - first
+
+    def flush(self) -> None:
+        pass
+
+    def sync(self) -> int:
+        end = self._end
+        with self.told(0), suppress(FileNotFoundError):
+            sync_data(self._file)
+            self._check_size()
+            if os.path.samestat(os.fstat(self._file), os.stat(self.path)):
+                return end
+        raise lost(self.path)
+
+    def _check_size(self) -> None:
+        if self._size not in (os.fstat(self._file).st_size, None):
+            raise BatchError(f"{self.path}: the file was cut off while it was written; run the same again")
+
+    def complete(self, rows: int) -> None:
+        header = self._header(rows)
+        with self.told(0):
+            if self._size is None:
+                os.ftruncate(self._file, self._size_of(rows))
+            if os.pread(self._file, len(header), 0) != header:
+                write_at(self._file, memoryview(header), 0)
+            os.fsync(self._file)
+
+    def known_by(self, rows: int) -> list[int]:
+        with self.told(0):
+            return [os.fstat(self._file).st_ino, self._size_of(rows)]
+
+    def is_known(self, path: Path, known: list[int]) -> bool:
+        with os_errors_told(path, "the output cannot be read"), suppress(FileNotFoundError):
+            status = os.lstat(path)
+            return known == [status.st_ino, status.st_size]
+        return False
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _header(self, rows: int) -> bytes:
+        return header_bytes(self.dtype, (rows, *self.item))
+
+    def _size_of(self, rows: int) -> int:
+        return min(self._data + rows * self.row_bytes, 2**63 - 1)  # the most: if this is less, the disk is full
+
+    def _disk(self) -> os.statvfs_result:
+        return os.fstatvfs(self._file)

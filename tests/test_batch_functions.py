@@ -183,6 +183,18 @@ def test_results_of_every_item(folder, kind, what, arrays, shared, expected):
     np.testing.assert_array_equal(written, expected)
 
 
+@pytest.mark.parametrize("what", [["call", "--outputs", 2, "steps:several"], ["graph", "several.json"]], ids=str)
+def test_results_of_several_arrays_have_a_file_each(folder, what):
+    """The first two are those of the items, in order; the graph has the one before its last step as well."""
+    picked = PICTURES.reshape(N, 2, 2, 2, 2).transpose(0, 2, 4, 1, 3).reshape(N, 4, 2, 2)[:, ::-1]
+    expected = (PICTURES, PICTURES) if "steps:several" in what else (turned(PICTURES), picked)
+    done = batch(*what, "x.npy", "y.npy", "z.npy")
+    assert done.exit_code == 0, done.output
+    assert re.fullmatch(r"y.npy, z.npy: 11 items; .*\n", done.stdout)
+    for name, array in zip(("y.npy", "z.npy"), expected, strict=True):
+        assert np.load(name).tobytes() == np.ascontiguousarray(array).tobytes()
+
+
 def test_a_type_is_for_files_that_name_none(folder):
     table = saved(folder / "half.npy", TABLE.astype(ml_dtypes.bfloat16))
     factor = saved(folder / "factor.npy", np.full(N, 2, ml_dtypes.bfloat16))
@@ -244,7 +256,13 @@ WRONG = {
     "function that exits": (1, "call steps:leave x.npy", "steps:leave raised SystemExit in line 23 of FOLDER/steps"),
     "function of one": (1, "call steps:swap x.npy x.npy", "steps:swap raised TypeError: swap() takes 1 positional"),
     "nothing": (1, "call steps:forget x.npy", "the function must return arrays with a row per row of its batch, but"),
-    "two arrays": (1, "call steps:several x.npy", "the function must return one array, but it returns tuple"),
+    "two arrays": (1, "call steps:several x.npy", "the function returns (*, *), and --outputs must say how many"),
+    "one array of two": (1, "call --outputs 2 steps:swap x.npy a.npy", "the function returns (*,), and --outputs must"),
+    "no input but outputs": (
+        2,
+        "call --outputs 2 steps:swap x.npy",
+        "there must be an input, but of 2 files 2 are outputs",
+    ),
     "fewer rows": (1, "call steps:shorter x.npy", "for a batch of 1 it returns float32[0,1,4,4]"),
     "no such file": (1, "call steps:swap no.npy", "no.npy: an input cannot be read"),
     "all shared": (2, "call steps:swap --shared x.npy x.npy", "at least one must have items"),
@@ -258,12 +276,8 @@ WRONG = {
         'operator.json: it must be a graph as desc_to_json(graph) returns it, {"',
     ),
     "fault": (1, "graph fault.json x.npy", "fault.json: GRAPH: unknown field 'Node'"),
-    "several outputs": (
-        1,
-        "graph several.json x.npy",
-        "it must have one output, but it has 'y', 'z'; JOIN them, or let",
-    ),
-    "too many files": (2, "graph three.json x.npy x.npy", "needs a file for each of its inputs, 'x', but there are 2"),
+    "several outputs": (2, "graph several.json x.npy", "inputs and outputs, 'x', 'y', 'z', but there are 2"),
+    "too many files": (2, "graph three.json x.npy x.npy", "each of its inputs and outputs, 'x', 'y', but there are 3"),
     "other sizes": (
         1,
         "graph three.json wide.npy",

@@ -307,6 +307,8 @@ EXECUTED = ("python", "json", "console")
 def test_block(block, folder):
     if block.page in ("docs/onnx.md", "docs/networks.md"):  # their doctests do the same
         pytest.importorskip("onnx")
+    if ".zarr" in block.code:
+        pytest.importorskip("tensorstore")
     KINDS[block.kind](block)
 
 

@@ -16,15 +16,9 @@ from .zarr_array import METADATA, ZarrArray
 # The arrays by their paths; groups are their arguments. Any other path is one of a .npy file.
 FORMATS: dict[str, Callable[..., StoredArray]] = {
     r"(\w+://.+|.+\.zarr/?|.+\.zarr/.+)": ZarrArray,
-    r"(.+\.(?:h5|hdf5|hdf|he5|nc)):(.+)": Hdf5Array,
+    r"(.+\.(?:h5|hdf5|hdf|he5|nc))(?::(.+))?": Hdf5Array,
     r"(.+\.(?:png|jpg|jpeg|webp|bmp|tif|tiff))": Picture,
 }
-
-
-def files_of(path: str) -> list[str]:
-    """Returns the files or folders that an input reads; that of a dataset is the file around it."""
-    matches = (re.fullmatch(pattern, path, re.DOTALL | re.IGNORECASE) for pattern in FORMATS)
-    return parts_of(path) or [next((match[1] for match in matches if match), path)]
 
 
 def opened(given: str | os.PathLike[str] | NpyFile) -> StoredArray:

@@ -81,7 +81,7 @@ def map_batches(
     checkpoint_seconds: float = 5.0,
     share: tuple[int, int] = (0, 1),
 ) -> Progress:
-    """Applies `fn` to batches of rows of `inputs` and writes what it returns to the .npy file `output`.
+    """Applies `fn` to batches of rows of `inputs` and writes what it returns to `output`.
 
     Reading, computing and writing overlap. At most three batches are in memory, each with its inputs and its output.
     A .npy file is mapped into memory a window at a time, and a CPU computes on the mapped bytes. Other inputs, those
@@ -92,16 +92,18 @@ def map_batches(
     from there and gives the same bits. If an input is an iterator, it starts over.
 
     Args:
-      fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
-        must depend on the same rows of the inputs only: the last batch is filled up with its last row, and its result
-        cut. Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these,
-        and uses no mesh. It is compiled once, and traced twice: once for one row, so that a later run recognizes it.
+      fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...], or a tuple
+        or a dict of them. A row of these must depend on the same rows of the inputs only: the last batch is filled up
+        with its last row, and its result cut. Every local device runs it on rows of its own, as jax.shard_map without
+        check_vma does: it sees only these, and uses no mesh. It is compiled once, and traced twice: once for one row,
+        so that a later run recognizes it.
       inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, a zarr array, a
         dataset "x.h5:/x" or a picture; a folder or a pattern of such files, or a list of paths or arrays, whose rows
         follow one another; an `NpyFile`; an object with shape, dtype and slices, such as a NumPy array or an h5py
         dataset; or an iterable of arrays of any leading sizes. All are read in another thread. An array is read once
         more, for a checksum; files are known by their sizes and times.
-      output: path of a .npy file.
+      output: path of a .npy file, or of an array of zarr, if its name ends with .zarr; one for each array that `fn`
+        returns, in the same tuple or dict.
       batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
         inputs and its output have 64 MB together, or one row; on GPUs one row per device.
@@ -115,7 +117,7 @@ def map_batches(
         job ends, and the same call can continue it later.
       checkpoint_seconds: time between two records of the progress.
       share: (i, n) writes only the i-th of n contiguous parts of the rows; n processes, on a shared file system, with
-        the same arguments otherwise, write the file. Process 0 waits for the others.
+        the same arguments otherwise, write the .npy file. Process 0 waits for the others.
 
     Returns:
       The last `Progress`.

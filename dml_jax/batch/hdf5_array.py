@@ -17,11 +17,13 @@ class Hdf5Array(StoredArray):
       name: of the dataset in it.
 
     Raises:
-      BatchError: it cannot be opened, or h5py is missing.
+      BatchError: it cannot be opened, has no name, or h5py is missing.
     """
 
-    def __init__(self, path: str, name: str):
+    def __init__(self, path: str, name: str | None):
         h5py = needed("h5py", path)
+        if name is None:
+            raise BatchError(f"{path}: an input must name the dataset in the file, such as {path}:/name")
         self._file = str(Path(path).resolve())
         self.path: str = f"{self._file}:{name}"
         self._seen = self.state()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
-from .array_files import files_of, is_named_otherwise
+from .array_files import is_named_otherwise, parts_of
 from .errors import BatchError
 from .jobs import Share, refuse_existing
 from .npy_file import NpyFile
@@ -75,7 +75,7 @@ def _files(operands: Iterable[Any]) -> Iterator[str]:
         if isinstance(path, list | tuple):
             yield from _files(path)
         elif isinstance(path, str | os.PathLike):
-            yield from (os.fspath(path), *files_of(os.fspath(path)))
+            yield from (os.fspath(path), *(parts_of(os.fspath(path)) or ()))
 
 
 def _same(a: str | os.PathLike[str], b: Path) -> bool:

@@ -169,7 +169,7 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
 
 _FILES = """{} are arrays with the items along the leading dimension{}. An input is a .npy file, a zarr array (x.zarr,
 s3://bucket/x.zarr), a dataset x.h5:/name, a folder or a quoted pattern of pictures or other files; the output is a .npy
-file."""
+file or x.zarr."""
 _STATUS = """Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
 
 
@@ -192,18 +192,25 @@ def _add(name: str, run: Any, what: click.Argument, common: Sequence[click.Optio
     batch.add_command(command)
 
 
+_OUTPUTS = click.Option(
+    ["--outputs"],
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="How many of the files, the last ones, are outputs: a function may return several arrays.",
+)
 _add(
     "call",
     run_call,
     click.Argument(["function"], type=FunctionName()),
-    _COMMON,
+    (*_COMMON, _OUTPUTS),
     """Apply any function of arrays, MODULE:NAME.
 
 MODULE is imported as by `python -m`: it may be in the current directory. The function gets an array per file, in order,
 as dml_jax.batch.map_batches calls it: a batch of items of each input, and the whole array of a shared one. It returns
-one array, with a row per item; a row must depend on the same rows of its batch only, as the last batch is filled up
-with zeros, and its result cut. jax.vmap makes such a function of one of items. It is traced once or twice, and
-compiled. What the module prints goes to the standard error.""",
+one array, or --outputs N of them, with a row per item; a row must depend on the same rows of its batch only, as the
+last batch is filled up with its last row, and its result cut. jax.vmap makes such a function of one of items. It is
+traced once or twice, and compiled. What the module prints goes to the standard error.""",
     "steps:look_up table.npy indices.npy rows.npy --shared table.npy",
 )
 _add(
@@ -211,12 +218,12 @@ _add(
     run_graph,
     click.Argument(["graph"], type=FILE),
     _COMMON[1:],  # a graph says its types
-    """Apply a graph of operators in JSON form, of one output.
+    """Apply a graph of operators in JSON form.
 
-GRAPH is a file with what dml_jax.desc_to_json(graph) returns, of type DML_GRAPH_DESC. INPUTS are in the order of the
-inputs of the graph. It is computed for every item alone. Where the first size of a tensor is 1, the items take its
-place: [1, C, H, W] is a file [N, C, H, W]. Any other tensor is an item as it is: [2, C] is a file [N, 2, C]. A shared
-file has all sizes of its tensor; inputs that are OWNED_BY_DML are always shared. Strides count inside the graph
-only.""",
+GRAPH is a file with what dml_jax.desc_to_json(graph) returns, of type DML_GRAPH_DESC. The files are in the order of its
+inputs, and then of its outputs. It is computed for every item alone. Where the first size of a tensor is 1, the items
+take its place: [1, C, H, W] is a file [N, C, H, W]. Any other tensor is an item as it is: [2, C] is a file [N, 2, C].
+A shared file has all sizes of its tensor; inputs that are OWNED_BY_DML are always shared. Strides count inside the
+graph only.""",
     "steps.json pictures.npy result.npy",
 )

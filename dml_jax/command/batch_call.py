@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ConstraintError, suggestion
-from .batch_run import check_shared, run_files, typed
+from .batch_run import check_shared, run_files, split_files, typed
 
 if TYPE_CHECKING:
     from ..batch.npy_file import NpyFile
@@ -34,12 +34,15 @@ class FunctionName(click.ParamType):
         return value
 
 
-def run_call(function: str, inputs: tuple[str, ...], dtype: Any, shared: tuple[str, ...], **rest: Any) -> None:
+def run_call(
+    function: str, inputs: tuple[str, ...], output: str, outputs: int, dtype: Any, shared: tuple[str, ...], **rest: Any
+) -> None:
     """Runs a function over files. It is the callback of the subcommand, so its arguments are that one's."""
+    inputs, last = split_files((*inputs, output), outputs)
     check_shared(inputs, shared)
     whole = [path in shared for path in inputs]
     files = [_file(path, dtype) for path in inputs]
-    run_files(partial(_imported, function), files, whole, {"operator": "call", "shared": whole}, **rest)
+    run_files(partial(_imported, function), files, whole, {"operator": "call", "shared": whole}, outputs=last, **rest)
 
 
 def _file(path: str, dtype: Any) -> str | NpyFile:

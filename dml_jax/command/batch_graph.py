@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ConstraintError, describe
-from .batch_run import check_shared, fail, per_item, run_files, typed
+from .batch_run import check_shared, fail, per_item, run_files, split_files, typed
 
 if TYPE_CHECKING:
     import jax
@@ -17,36 +17,43 @@ if TYPE_CHECKING:
     from ..graphs.graph_desc import GraphDesc
 
 
-def run_graph(graph: Path, inputs: tuple[str, ...], shared: tuple[str, ...], **rest: Any) -> None:
+def run_graph(graph: Path, inputs: tuple[str, ...], output: str, shared: tuple[str, ...], **rest: Any) -> None:
     """Runs a graph over files. It is the callback of the subcommand, so its arguments are that one's."""
+    import jax
+
     try:
         desc = _read(graph)
     except ConstraintError as error:
         fail(f"{graph}: {error}")
-    if len(inputs) != len(desc.inputs):
-        names = ", ".join(map(repr, desc.inputs))
-        raise click.UsageError(f"{graph} needs a file for each of its inputs, {names}, but there are {len(inputs)}")
+    files, wanted = (*inputs, output), [*desc.inputs, *desc.outputs]
+    if len(files) != len(wanted):
+        names = ", ".join(map(repr, wanted))
+        rule = f"{graph} needs a file for each of its inputs and outputs, {names}"
+        raise click.UsageError(f"{rule}, but there are {len(files)}")
+    inputs, outputs = split_files(files, len(desc.outputs))
     shared += tuple(path for path, tensor in zip(inputs, desc.inputs.values(), strict=True) if tensor.flags)
     check_shared(inputs, shared)
-    (output,) = desc.outputs.values()
 
-    def of_item(*arrays: jax.Array) -> jax.Array:
+    def of_item(*arrays: jax.Array) -> Any:
         given = zip(arrays, inputs, desc.inputs.items(), strict=True)
         read = [_as_tensor(array, path, path in shared, *of) for array, path, of in given]
-        return desc.compute(*read).reshape(_item(output))
+        results = zip(jax.tree.leaves(desc.compute(*read)), desc.outputs.values(), strict=True)
+        items = [result.reshape(_item(tensor)) for result, tensor in results]
+        return items if len(items) > 1 else items[0]
 
     whole = [path in shared for path in inputs]
     # DirectML's numbers of 4 bits are those that a file does not name.
     types = (tensor.dtype if tensor.dtype.kind == "V" else None for tensor in desc.inputs.values())
-    files = [typed(path, dtype) for path, dtype in zip(inputs, types, strict=True)]
-    run_files(lambda: per_item(of_item, whole), files, whole, {"operator": "graph", "shared": whole}, **rest)
+    operands = [typed(path, dtype) for path, dtype in zip(inputs, types, strict=True)]
+    known = {"operator": "graph", "shared": whole}
+    run_files(lambda: per_item(of_item, whole), operands, whole, known, outputs=outputs, **rest)
 
 
 def _read(path: Path) -> GraphDesc:
-    """Reads a graph of one output.
+    """Reads a graph.
 
     Raises:
-      ConstraintError: it has a fault, takes too much memory, or has several outputs.
+      ConstraintError: it has a fault, or takes too much memory.
     """
     from ..desc_json import desc_from_json, is_graph
     from ..dxdispatch.json_text import parse, read_text
@@ -59,9 +66,6 @@ def _read(path: Path) -> GraphDesc:
     if not isinstance(graph, GraphDesc):
         raise ConstraintError(f'it must be a graph as desc_to_json(graph) returns it, {{"type": "{GRAPH}", "desc": …}}')
     check_graph(graph)
-    if graph.has_several_outputs():
-        rule = f"it must have one output, but it has {', '.join(map(repr, graph.outputs))}"
-        raise ConstraintError(f"{rule}; JOIN them, or let `dml-jax batch call` run a function that returns one of them")
     return graph
 
 

@@ -52,6 +52,7 @@ def run_operator(name: str, operator: BatchOperator, dtype: Any, shared: tuple[s
         [typed(path, None if operator.is_index(port) else dtype) for port, path in ports.items()],
         whole,
         {"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
+        outputs=[rest.pop("output")],
         **rest,
     )
 
@@ -89,7 +90,7 @@ def run_files(
     whole: Sequence[bool],
     identity: Mapping[str, Any],
     *,
-    output: str,
+    outputs: Sequence[str],
     batch_size: int | None,
     cpu_devices: int | None,
     restart: bool,
@@ -105,6 +106,7 @@ def run_files(
       files: of the arrays, in order.
       whole: which files are shared: the function gets their arrays whole, and a batch of the others.
       identity: distinguishes this job from others.
+      outputs: a path for each array that the function returns, in order.
     """
     import jax
 
@@ -124,14 +126,15 @@ def run_files(
 
     interruption.begin()
     try:
-        target = local_path(output)
-        check_outputs([target], files, share, overwrite)
-        with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(target) as bar:
+        targets = [*map(local_path, outputs)]
+        check_outputs(targets, files, share, overwrite)
+        with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(targets[0]) as bar:
             devices()
+            function = _shared_last(make(), whole)
             last = map_batches(
-                _shared_last(make(), whole),
+                function if len(targets) == 1 else _in_order(function),
                 tuple(file for file, shared in zip(files, whole, strict=True) if not shared),
-                target,
+                targets[0] if len(targets) == 1 else (*targets,),
                 batch_size=batch_size,
                 shared=[whole_array(file) for file, shared in zip(files, whole, strict=True) if shared],
                 identity=identity,
@@ -141,8 +144,8 @@ def run_files(
                 share=(share.index, share.count),
             )
     except (KeyboardInterrupt, BatchError, ConstraintError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
-        _tell(error, interruption, Path(output), share)
-    click.echo(_summary(target, last))
+        _tell(error, interruption, Path(outputs[0]), share)
+    click.echo(_summary(outputs, last))
 
 
 def _tell(error: BaseException, interruption: Interruption, output: Path, share: Share) -> NoReturn:
@@ -161,6 +164,24 @@ def _shared_last(function: Callable[..., Any], whole: Sequence[bool]) -> Callabl
     """Returns the function with its shared arguments behind the others, as `map_batches` gives them."""
     order = sorted(range(len(whole)), key=whole.__getitem__)
     return lambda *arrays: function(*(arrays[order.index(i)] for i in range(len(whole))))
+
+
+def split_files(files: Sequence[str], outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the inputs and the outputs, which are last.
+
+    Raises:
+      UsageError: there is no input.
+    """
+    if len(files) <= outputs:
+        raise click.UsageError(f"there must be an input, but of {len(files)} files {outputs} are outputs")
+    return (*files[:-outputs],), (*files[-outputs:],)
+
+
+def _in_order(function: Callable[..., Any]) -> Any:
+    """Returns the function with the arrays of its result in a tuple, for outputs in order."""
+    import jax
+
+    return lambda *arrays: (*jax.tree.leaves(function(*arrays)),)
 
 
 def check_shared(names: Iterable[Any], shared: Iterable[Any]) -> None:
@@ -195,6 +216,8 @@ _OPTIONS = {
     r"say which type: NpyFile\(path, dtype\)": "say which type with --dtype",
     "leave out dtype": "leave out --dtype",
     "map_batches: fn must": "the function must",
+    r"map_batches: output must be .* but fn returns (.*) and output is .*": r"the function returns \1, "
+    "and --outputs must say how many arrays these are",
     r"window_sizes=\((\d+),\)": r"--window-sizes \1,",
     r"window_sizes=\((\d+), (\d+)\) along": r"--window-sizes \1,\2 along",
 }
@@ -212,8 +235,8 @@ def fail(text: str) -> NoReturn:
     sys.exit(1)
 
 
-def _summary(output: Path, last: Progress) -> str:
+def _summary(outputs: Sequence[str], last: Progress) -> str:
     speed = last.bytes / max(last.seconds, 1e-9)
     earlier = f", {last.resumed} of them by earlier runs" if last.resumed else ""
     moved = f"{last.bytes / 1e9:.3g} GB in {last.seconds:.3g} s, {speed / 1e9:.2f} GB/s"
-    return f"{output}: {last.rows} items{earlier}; {moved}"
+    return f"{', '.join(outputs)}: {last.rows} items{earlier}; {moved}"

@@ -23,7 +23,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "dml_jax"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAME = f"dml_jax-{dml_jax.__version__}"
-ABSENT = ("PIL", "chex", "click", "flatbuffers", "hypothesis", "matplotlib", "onnx", "pytest", "rich", "torch")
+ABSENT = ("PIL", "chex", "click", "flatbuffers", "h5py", "hypothesis", "matplotlib", "onnx", "pytest", "rich", "torch")
+ABSENT += ("tensorstore", "zarr")
 
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -30,6 +30,8 @@ from .sources import ArraySource, Slices, Source, as_source
 _jobs = itertools.count()
 BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
 
+# An output, or one for each array that a function returns.
+Output = str | os.PathLike[str] | tuple[Any, ...] | Mapping[str, Any]
 # Inputs with rows: a path, an object with slices, a list of these, an iterator of arrays.
 Input = str | os.PathLike[str] | NpyFile | Slices | Sequence[Any] | Iterable[jax.Array | np.ndarray]
 
@@ -70,7 +72,7 @@ class Progress:
 def map_batches(
     fn: Callable[..., jax.Array],
     inputs: Input | tuple[Input, ...],
-    output: str | os.PathLike[str] | tuple[str | os.PathLike[str], ...] | Mapping[str, str | os.PathLike[str]],
+    output: Output,
     *,
     batch_size: int | None = None,
     shared: Iterable[Any] | Mapping[str, Any] = (),

@@ -23,6 +23,7 @@ def loaded(folder, *commands, **resources):
     return load_model(saved(folder, model(*(commands or [dispatch()]), **resources)))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("file", [name for name, wanted in PRINTS.items() if wanted])
 def test_documented_numbers(file):
     with jax.enable_x64(True):
@@ -115,14 +116,34 @@ def test_four_bits_and_padding(tmp_path):
         },
         x={**F4, "initialValues": [1, -2, 30]},
         s={**F4, "initialValues": [2]},
-        y={**zeros(6, "INT4"), "initialValues": [5] * 6},
+        y={**zeros(12, "INT4"), "initialValues": [5] * 12},
     )
-    form["commands"][0]["bindings"] = {"InputTensor": "x", "QuantizationTensors": ["s"], "OutputTensor": "y"}
+    part = {"name": "y", "elementOffset": 2}
+    form["commands"][0]["bindings"] = {"InputTensor": "x", "QuantizationTensors": ["s"], "OutputTensor": part}
     form["resources"].pop("i")
     results = load_model(saved(tmp_path, form))()["y"]
     assert results.dtype == jnp.int4
-    np.testing.assert_array_equal(results.astype(int)[:3], [0, -1, 7])
-    np.testing.assert_array_equal(results.astype(int)[4:], [5, 5])
+    np.testing.assert_array_equal(results.astype(int), [5, 5, 0, -1, 7, *[5] * 7])
+
+
+def test_more_bytes_than_values(tmp_path):
+    """What lies behind the initial values is no part of an input, and 0; a tensor that begins there is flat."""
+    long = {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2], "sizeInBytes": 24}
+    function = loaded(tmp_path, x=long)
+    assert function.inputs[0].sizes == (2,)
+    assert_same_bits(function(x=X[:2])["y"], np.float32([0, 0, 20, 10]))
+    rows = {f"{name}Tensor": tensor(1, 2) for name in ("Input", "Output")}
+    pair = {"type": "DML_OPERATOR_ELEMENT_WISE_IDENTITY", "desc": rows}
+    bindings = {"InputTensor": {"name": "x", "elementOffset": 1}, "OutputTensor": {"name": "y", "elementOffset": 2}}
+    form = model({"type": "dispatch", "dispatchable": "g", "bindings": bindings}, dispatchable=pair, x=long, y=long)
+    function = load_model(saved(tmp_path, form))
+    assert function.inputs[0].sizes == (2,)
+    assert_same_bits(function()["y"], np.float32([1, 2]))
+
+
+def test_a_tensor_in_another_order_is_flat():
+    function = load_model(FOLDER / "strides_column_major.json")
+    assert {spec.name: spec.sizes for spec in function.inputs}["columns"] == (6,)
 
 
 def test_owned_inputs_are_inputs_with_gradients(tmp_path):
@@ -248,7 +269,9 @@ def test_wrong_files(tmp_path, name, content, match):
         load_model(tmp_path / name)
 
 
-def test_nothing_is_written(tmp_path):
+def test_nothing_is_written(tmp_path, monkeypatch):
+    """So the folder need not be writable."""
+    monkeypatch.setattr("os.access", lambda *_: False)
     function = loaded(tmp_path, dispatch(), write("y.npy"))
     function()
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]

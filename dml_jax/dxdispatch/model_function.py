@@ -23,6 +23,7 @@ from ..errors import ConstraintError, DataTypeError, escaped, message, suggestio
 from ..graphs.edge_reinterpretation import as_type
 from ..graphs.graph_files import read_constants
 from ..operations.programs.forced_form import forced_form, forcing
+from ..operations.values.accumulation_types import widen_apart
 from .commands import Dispatch, Dispatchable, Range
 from .model_file import Model, read_model
 from .onnx_dispatches import OnnxDispatch, stored_type
@@ -305,8 +306,10 @@ def _written(buffer: jax.Array, values: jax.Array, offset: int) -> jax.Array:
     """Returns a buffer with flat values in it, from a byte on."""
     whole, start = as_type(buffer, values.dtype), _position(offset, values.dtype)
     parts = [whole[:start], values, whole[start + values.shape[0] :]]
-    joined = jnp.concatenate([part for part in parts if part.shape[0]])
-    return as_type(joined, buffer.dtype)[: buffer.shape[0]]
+    if DataType.of(values.dtype).bits < 8:  # XLA:GPU of jaxlib 0.11 loses halves of bytes where it joins such arrays
+        parts = [widen_apart(part, np.dtype(np.int8)) for part in parts]
+    joined = jnp.concatenate([part for part in parts if part.shape[0]]).astype(values.dtype)
+    return as_type(joined, buffer.dtype)
 
 
 def _position(offset: int, dtype: Any) -> int:

@@ -36,6 +36,7 @@ from dml_jax.array_models.serialized_graph_model import read_graph_model
 from dml_jax.core.tensors.tensor_desc import span_bytes
 from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model
+from dml_jax.dxdispatch.model_function import ModelFunction
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.graphs.graph_files import owned_inputs
 from dml_jax.graphs.serialized.flatbuffer_to_records import decode
@@ -77,6 +78,8 @@ def model_file(rng: Rng, folder: Path) -> None:
         descs = [d.desc for d in model.dispatchables.values() if not d.is_node]
         if sum(b.size for b in model.buffers.values()) <= SMALL and all(map(_is_small, descs)):
             run_model(model, jax.devices()[0], lambda line: None)
+            with jax.enable_x64(True):
+                ModelFunction(model)()
 
 
 def descriptor(rng: Rng, _: Path) -> None:

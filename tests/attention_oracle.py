@@ -28,7 +28,7 @@ def attended(query, key, value, seen, cotangent=None, *, scale, softcap=0.0, bia
       value: (batch, G heads, keys, V).
       seen: whether a query sees a key; it broadcasts to (batch, N, queries, keys), as the bias.
       cotangent: of the shape of the output, by default ones.
-      scale, softcap, bias, sinks: as in `dml_jax.operators._attention_formulas.attend`.
+      scale, softcap, bias, sinks: as in `dml_jax.operations.attention_steps.attention_steps`.
     """
     query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
     sizes = (*query.shape[:3], key.shape[2])

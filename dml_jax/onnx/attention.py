@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
+from ..operations.attention import attend
+from ..operations.attention_steps import Attended, attention_steps, cap, key_products
 from ..operations.values.accumulation_types import narrow_apart, wide_type
-from ..operators._attention_formulas import Attended, append, attend, cap, key_products, merge_heads, split_heads
+from ..operators._attention_formulas import append, merge_heads, split_heads
 from .model_loading import dtype_of
 from .operand_checks import check_both, check_shape, check_value, refuse
 from .values import X64_OFF, Array, Operators, is_narrowed, on_device
@@ -56,23 +58,24 @@ def attention(
     wide = wide_type(common)
     operands = [x.astype(common) for x in (query, key, value)]
     scale = 1 / sqrt(max(query.shape[3], 1)) if scale is None else scale
-    attended = attend(
-        *operands,
-        scale=scale,
-        softcap=softcap,
+    given: dict[str, Any] = {
+        "scale": scale,
+        "softcap": softcap,
         **_masks(attn_mask, (*query.shape[:3], key.shape[2]), wide, is_mask_padded),
-        lengths=lengths,
-        starts=starts,
-        window=_window(left_window_size, right_window_size, is_causal),
-        softmax_type=_softmax_type(softmax_precision, wide),
-        of_nothing=0.0,
-    )
-    output = merge_heads(attended.output) if q.ndim == 3 else attended.output
-    results = [narrow_apart(output, q.dtype), key, value][:count]
+        "lengths": lengths,
+        "starts": starts,
+        "window": _window(left_window_size, right_window_size, is_causal),
+        "softmax_type": _softmax_type(softmax_precision, wide),
+        "of_nothing": 0.0,
+    }
+    steps = []
     if count == 4:
-        products = partial(key_products, *operands[:2], scale)
-        results.append(narrow_apart(_step(qk_matmul_output_mode, products, softcap, attended), q.dtype))
-    return tuple(results)
+        attended, products = attention_steps(*operands, **given), partial(key_products, *operands[:2], scale)
+        output = narrow_apart(attended.output, q.dtype)
+        steps = [narrow_apart(_step(qk_matmul_output_mode, products, softcap, attended), q.dtype)]
+    else:
+        output = attend(*operands, dtype=q.dtype, **given)
+    return (*[merge_heads(output) if q.ndim == 3 else output, key, value][:count], *steps)
 
 
 def heads_of(name: str, x: Array, rank: int, count: int, attribute: str) -> jax.Array:
@@ -117,11 +120,11 @@ def _append_to_past(
     return append(on_device(past_key), key, None), append(on_device(past_value), value, None)
 
 
-def _places(lengths: Array | None, query: jax.Array, new: int, keys: int) -> tuple[Array | None, Array]:
+def _places(lengths: Array | None, query: jax.Array, new: int, keys: int) -> tuple[Array | None, Array | int]:
     """Returns how many keys each row of the batch has, None for all, and the place of its first query among them."""
     batch, _, rows, _ = query.shape
     if lengths is None:
-        return None, jnp.full(batch, keys - new, np.int32)
+        return None, keys - new
     check_shape("nonpad_kv_seqlen", lengths, (batch,))
     lengths = lengths.clip(0, keys).astype(np.int32)
     return lengths, lengths - np.int32(rows)
@@ -167,7 +170,8 @@ def _fit_mask(mask: Array, sizes: tuple[int, ...], wide: Any, is_padded: bool) -
     if any(n not in (1, m) for n, m in zip(shape, sizes, strict=True)):
         raise ConstraintError(f"attn_mask must broadcast to {sizes}, but its shape is {mask.shape}")
     is_flag = mask.dtype == bool
-    numbers = on_device(rank4 if is_flag else rank4.astype(wide))
+    is_exact = jnp.issubdtype(mask.dtype, jnp.floating) and jnp.promote_types(mask.dtype, wide) == wide
+    numbers = on_device(rank4 if is_flag or is_exact else rank4.astype(wide))
     if missing <= 0:
         return numbers
     return jnp.pad(numbers, ((0, 0), (0, 0), (0, 0), (0, missing)), constant_values=False if is_flag else -np.inf)

@@ -5,9 +5,9 @@ from math import sqrt
 import jax
 import numpy as np
 
+from ..operations.attention_steps import key_products, value_sums
 from ..operations.softmax import compute_along, softmax
 from ..operations.values.accumulation_types import narrow_apart, wide_type
-from ..operators._attention_formulas import key_products, value_sums
 from .attention import check_groups, heads_of
 from .block_execution import Body
 from .model_loading import dtype_of

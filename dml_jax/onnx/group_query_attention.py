@@ -12,8 +12,10 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
+from ..operations.attention import attend
+from ..operations.attention_steps import Attended, attention_steps
 from ..operations.values.accumulation_types import narrow_apart
-from ..operators._attention_formulas import Attended, attend, merge_heads, split_heads
+from ..operators._attention_formulas import merge_heads, split_heads
 from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
@@ -81,30 +83,28 @@ def group_query_attention(
         append_keys(past, new, places.room, places.starts, query.dtype)
         for past, new in ((past_key, keys), (past_value, values))
     )
-    sinks = _sinks(head_sink, num_heads, smooth_softmax)
-    attended = attend(
-        *(narrow_apart(queries, query.dtype), all_keys, all_values),
-        scale=scale or 1 / sqrt(keys.shape[3]),
-        softcap=softcap,
-        added=n.bias(attention_bias, num_heads, window),
-        lengths=places.ends,
-        starts=places.starts,
-        window=_window(causal, local_window_size),
-        sinks=sinks,
-    )
-    output = merge_heads(attended.output)
+    operands = (narrow_apart(queries, query.dtype), all_keys, all_values)
+    given: dict[str, Any] = {
+        "scale": scale or 1 / sqrt(keys.shape[3]),
+        "softcap": softcap,
+        "added": n.bias(attention_bias, num_heads, window),
+        "lengths": places.ends,
+        "starts": 0 if past_key is None else places.starts,
+        "window": _window(causal, local_window_size),
+        "sinks": _sinks(head_sink, num_heads, smooth_softmax),
+    }
+    attended = attention_steps(*operands, **given) if qk_output else None
+    output = merge_heads(attended.output if attended else attend(*operands, dtype=query.dtype, **given))
     if window is None:
         output = check_room(output, n.starts + np.int32(n.rows), n.room)
     else:
         all_keys, all_values = map(window.latest, (all_keys, all_values))
-    outputs = (output, all_keys, all_values, _of_keys(qk_output, attended, n.total))
+    outputs = (output, all_keys, all_values, attended and _of_keys(qk_output, attended, n.total))
     return tuple(array if array is None else narrow_apart(array, query.dtype) for array in outputs)[:count]
 
 
-def _of_keys(qk_output: int, attended: Attended, total: int | None) -> jax.Array | None:
-    """Returns the fourth output by `qk_output`: none, the scores with 0 for keys that are not seen, or the weights."""
-    if not qk_output:
-        return None
+def _of_keys(qk_output: int, attended: Attended, total: int | None) -> jax.Array:
+    """Returns the fourth output by `qk_output`: the scores with 0 for keys that are not seen, or the weights."""
     if qk_output == 2:
         return attended.weights[..., :total]
     return jnp.where(attended.is_seen, attended.scores, 0)[..., :total]  # type: ignore[arg-type]  # lengths exclude keys
@@ -185,9 +185,9 @@ class _Lengths:
             return []
         check_bias(bias, (self.batch, heads, self.rows))
         if window is None:
-            return [as_wide(fit_keys("attention_bias", bias, self.total, self.room))]
+            return [fit_keys("attention_bias", bias, self.total, self.room)]
         check_shape("attention_bias", bias, (None, None, None, self.total))
-        return [as_wide(window.bias(bias))]
+        return [window.bias(bias)]
 
 
 def _window(causal: int, size: int) -> tuple[int | None, int | None]:

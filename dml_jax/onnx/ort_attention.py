@@ -10,8 +10,8 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..operations.values.accumulation_types import narrow_apart
-from ..operators._attention_formulas import KEPT, arange_int32, attend, merge_heads, split_heads
+from ..operations.attention import attend
+from ..operators._attention_formulas import KEPT, arange_int32, merge_heads, split_heads
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
@@ -213,16 +213,17 @@ def _attend(
     attended = attend(
         query,
         *map(as_wide, (keys, values)),
+        dtype=dtype,
         scale=scale or 1 / sqrt(size),
-        added=_terms(bias, mask, query.shape[:3], total, room, mask_filter_value),
+        added=_terms(bias, query.shape[:3], total, room),
+        kept=None if mask is None else _is_kept(mask, batch, queries, total, room),
+        filter_value=mask_filter_value,
         lengths=None if length is None else ends,
-        starts=firsts,
+        starts=before if length is None else firsts,
         window=(None, 0 if unidirectional else None),
     )
-    output = merge_heads(attended.output)
-    if length is not None:
-        output = check_room(output, ends, room)
-    return narrow_apart(output, dtype), keys, values
+    output = merge_heads(attended)
+    return output if length is None else check_room(output, ends, room), keys, values
 
 
 def _places(length: Array | None, batch: int, before: int, new: int) -> tuple[jax.Array, int, int | None]:
@@ -237,17 +238,12 @@ def _places(length: Array | None, batch: int, before: int, new: int) -> tuple[ja
     return firsts, before, None if isinstance(length, Tracer) else int(length.item()) + new
 
 
-def _terms(
-    bias: Array | None, mask: Array | None, sizes: tuple[int, ...], total: int | None, room: int, filter_value: float
-) -> list[jax.Array]:
-    """Returns what is added to scores, of `sizes` (batch, heads, queries): the bias, and a number for masked keys."""
-    terms = []
-    if bias is not None:
-        check_bias(bias, sizes)
-        terms.append(as_wide(fit_keys("attention_bias", bias, total, room)))
-    if mask is not None:
-        terms.append(jnp.where(_is_kept(mask, sizes[0], sizes[2], total, room), 0, np.float32(filter_value)))
-    return terms
+def _terms(bias: Array | None, sizes: tuple[int, ...], total: int | None, room: int) -> list[jax.Array]:
+    """Returns what is added to scores, of `sizes` (batch, heads, queries)."""
+    if bias is None:
+        return []
+    check_bias(bias, sizes)
+    return [fit_keys("attention_bias", bias, total, room)]
 
 
 def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int) -> jax.Array:

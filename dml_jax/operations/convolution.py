@@ -239,7 +239,7 @@ def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     @jax.custom_jvp
     def contract(*operands: jax.Array) -> jax.Array:
         case_of = partial(ConvolutionCase, call, gives)
-        return choose(call.operation, case_of, back, is_multilinear=True)(None, *operands)
+        return choose(call.operation, case_of, back, is_back_open=True)(None, *operands)
 
     def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         """Linear in each; for one that does not vary, such as the pictures of a network, nothing is computed."""

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.rules import Rule
-from ..core.structs.activation_table import in_type_of
 from ..core.structs.feature_level_tables import FLOATS, Support
 from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
+from ..operations.attention import attend
 from ..operations.values.accumulation_types import wide_type
-from ._attention_formulas import KEPT, append, arange_int32, attend, merge_heads, split_heads
+from ._attention_formulas import KEPT, append, arange_int32, merge_heads, split_heads
 from ._attention_rules import (
     HOLDS,
     OF_OTHER_RANK,
@@ -61,7 +61,7 @@ def _add_bias(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[s
 
 
 def _attend(desc: Any, arrays: Arrays) -> Any:
-    """The outputs of a struct; it is computed in float32 and rounded once."""
+    """The outputs of a struct."""
     n: Any = Counts.of(desc.operands())
     dtype = desc.output.dtype
     wide = {name: x if x is None else jnp.asarray(x, wide_type(x.dtype)) for name, x in arrays.items()}
@@ -72,14 +72,18 @@ def _attend(desc: Any, arrays: Arrays) -> Any:
     starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
     pasts = {part: _of_rank_4(wide[past]) for part, past in PAST.items()}
     key, value = (append(past, parts[part], starts) for part, past in pasts.items())
+    bias, mask = arrays["relative_position_bias"], arrays["mask"]
     attended = attend(
         *(parts["query"], key, value),
+        dtype=dtype,
         scale=desc.scale,
-        added=_terms(desc, n, wide, parts["query"]),
+        added=[] if bias is None else [jnp.asarray(bias).reshape(n.batch, n.heads, n.queries, n.keys)],
+        kept=None if mask is None else _kept(desc.mask_type, mask, n),
+        filter_value=desc.mask_filter_value,
         starts=starts,
         window=(None, None if starts is None else 0),
     )
-    results = {"output": merge_heads(attended.output), "output_present_key": key, "output_present_value": value}
+    results = {"output": merge_heads(attended), "output_present_key": key, "output_present_value": value}
     outputs = [_fit_sizes(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
@@ -88,17 +92,11 @@ def _of_rank_4(past: jax.Array | None) -> jax.Array | None:
     return None if past is None else past.reshape(past.shape[-4:])
 
 
-def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Array]:
-    """Numbers that are added to the scores: (batch, heads, queries, keys)."""
-    sizes, bias, mask = (n.batch, n.heads, n.queries, n.keys), wide["relative_position_bias"], wide["mask"]
-    terms = [] if bias is None else [bias.reshape(sizes)]
-    if mask is not None:
-        is_whole = desc.mask_type == MultiheadAttentionMaskType.BOOLEAN
-        is_kept = KEPT[desc.mask_type](
-            mask.reshape(sizes) if is_whole else mask, arange_int32(n.keys).reshape(1, 1, 1, -1)
-        )
-        terms.append(jnp.where(is_kept, 0, in_type_of(query, desc.mask_filter_value)))
-    return terms
+def _kept(mask_type: MultiheadAttentionMaskType, mask: jax.Array, n: Counts) -> jax.Array:
+    """Whether a key counts, to be broadcast to (batch, heads, queries, keys)."""
+    is_whole = mask_type == MultiheadAttentionMaskType.BOOLEAN
+    fitted = mask.reshape(n.batch, n.heads, n.queries, n.keys) if is_whole else mask
+    return KEPT[mask_type](jnp.asarray(fitted), arange_int32(n.keys).reshape(1, 1, 1, -1))
 
 
 def _fit_sizes(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:

@@ -8,6 +8,7 @@ from . import (
     axis_last,
     block_maxima,
     fan_out,
+    flash_attention,
     gathered,
     int32_atomics,
     inverse,
@@ -33,5 +34,6 @@ _MECHANISMS = (
     int32_atomics,
     block_maxima,
     slices,
+    flash_attention,
 )
 VARIANTS: Sequence[Variant] = [variant for mechanism in _MECHANISMS for variant in mechanism.VARIANTS]

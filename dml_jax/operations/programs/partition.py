@@ -114,6 +114,23 @@ def _by_devices(function: Callable[[int], Callable[..., jax.Array]], plain: Call
     return partial(chosen, None)
 
 
+def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in a program of one device, or of each device's part, where no device is named.
+
+    While JAX lowers a function with jax.experimental.custom_partitioning, it asks for the devices of the program, which
+    are not told to what `choose` traces. A mesh of one device, over which nothing is divided, needs none.
+    """
+
+    def alone(*arrays: Any) -> Any:
+        mesh, whole = get_abstract_mesh(), PartitionSpec()
+        if not mesh.empty and set(mesh.axis_names) == set(mesh.manual_axes):
+            return function(*arrays)
+        mesh = AbstractMesh((1,), ("device",)) if mesh.empty else mesh
+        return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False))(*arrays)
+
+    return alone
+
+
 def move_on_each_device(form: Callable[..., jax.Array], shards: Shards) -> Callable[..., jax.Array]:
     """`form`, of None and the operands in their order; see `on_each_device`."""
     specs, output = list(shards.operands.values()), shards.output

@@ -6,8 +6,9 @@ Only then JAX knows the platform and the number of devices. So one program is tr
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import prod
+from operator import add
 from typing import Any, NamedTuple
 
 import jax
@@ -47,21 +48,22 @@ def by_target(
     back: Back | None = None,
     result: Any = None,
     *,
-    is_multilinear: bool = False,
+    is_back_open: bool = False,
 ) -> Move:
-    """A function of (where, *data) that runs `choose(target)`.
+    """A function of (where, *data) that runs `choose(target)`; its derivatives look into none of the functions.
 
     With f = by_target(lambda target: (lambda _, x: x + x) if target.platform == "cpu" else plain, plain, back), where
     plain is lambda _, x: 2 * x and back is lambda _, t, like: [2 * t], a CPU adds, others multiply, and the gradient of
-    f(None, 3.0) is 2.0 on all: JAX looks into none of the functions, which may hold what it cannot differentiate.
+    f(None, 3.0) is 2.0 on all.
 
     Args:
       choose: returns functions that compute what `plain` does.
       plain: what the others mean. Batches of a symbolic size run it, as jax.export cannot refine casts to words there.
       back: the transpose of a function that is linear in data; None for one that has the derivative of `plain`.
-      result: shape and type of the result, if known: without a mesh, `plain` need not be traced for them.
-      is_multilinear: whether it is linear in each of the data while the others are constant, as a product is: `back`
-        then reads these, and JAX differentiates it again.
+      result: shape and type of the result, if known: without a mesh, `plain` need not be traced for them. Those of
+        several results are a tuple, and known.
+      is_back_open: whether JAX looks into `back`, which may then call functions like this one, and read data that are
+        constant: a product is linear in each of its factors.
     """
 
     def function(where: Any, *data: jax.Array) -> jax.Array:
@@ -79,7 +81,7 @@ def by_target(
             where, *_ = jax.tree.unflatten(tree, (*indices, *like))
             return under(form, back)(where, cotangent, like)
 
-        call = _Call(of_target, of_leaves(plain), back_of_leaves if back else None, count, result, is_multilinear)
+        call = _Call(of_target, of_leaves(plain), back_of_leaves if back else None, count, result, is_back_open)
         return _bind(call, varying_alike(*leaves))
 
     return function
@@ -135,8 +137,8 @@ class _Call:
       plain: as of `by_target`.
       back: of the first arrays, the cotangent and arrays like the data; None for the derivative of `plain`.
       count: of arrays that are no data.
-      result: shape and type of the result; None if they are not known.
-      is_multilinear: as of `by_target`.
+      result: as of `by_target`.
+      is_back_open: as of `by_target`.
     """
 
     choose: Callable[[Target], Callable[..., jax.Array]]
@@ -144,70 +146,82 @@ class _Call:
     back: Callable[[Sequence[Any], jax.Array, Sequence[jax.Array]], Sequence[jax.Array]] | None
     count: int
     result: Any
-    is_multilinear: bool = False
+    is_back_open: bool = False
 
 
 _primitive = Primitive("dml_jax")
+_primitive.multiple_results = True
 
 
-def _bind(call: _Call, arrays: Sequence[Any]) -> jax.Array:
-    """On a mesh the type of the result has a sharding, which JAX finds for the plain function."""
+def _bind(call: _Call, arrays: Sequence[Any]) -> Any:
+    """On a mesh the type of a result has a sharding, which JAX finds for the plain function."""
     if call.result is not None and all(jax.typeof(x).sharding.mesh.empty for x in arrays):
-        aval = ShapedArray(call.result.shape, call.result.dtype)
+        avals = tuple(ShapedArray(each.shape, each.dtype) for each in jax.tree.leaves(call.result))
     else:
-        aval = jax.make_jaxpr(call.plain)(*arrays).out_avals[0]
-    return _primitive.bind(*arrays, call=call, aval=aval)
+        avals = tuple(jax.make_jaxpr(call.plain)(*arrays).out_avals)
+    results = _primitive.bind(*arrays, call=call, avals=avals)
+    return tuple(results) if isinstance(call.result, tuple) else results[0]
 
 
 @_primitive.def_abstract_eval
-def _abstract(*_: Any, call: _Call, aval: ShapedArray) -> ShapedArray:
-    return aval
+def _abstract(*_: Any, call: _Call, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray]:
+    return avals
 
 
 @_primitive.def_impl
-def _evaluate(*arrays: jax.Array, call: _Call, aval: ShapedArray) -> jax.Array:
+def _evaluate(*arrays: jax.Array, call: _Call, avals: Sequence[ShapedArray]) -> Sequence[jax.Array]:
     """Without jax.jit, as under jax.disable_jit."""
     devices = max((len(x.sharding.device_set) for x in arrays if isinstance(x, jax.Array)), default=1)
     platform = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
-    return call.choose(Target(platform, devices))(*arrays)
+    return jax.tree.leaves(call.choose(Target(platform, devices))(*arrays))
 
 
 # Derivatives.
 
 
-def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: _Call, aval: ShapedArray) -> Any:
-    result = _primitive.bind(*primals, call=call, aval=aval)
-    indices, dots = primals[: call.count], tangents[call.count :]
-    if all(type(dot) is ad.Zero for dot in dots):
-        return result, ad.Zero(aval.to_tangent_aval())
-    dots = [ad.instantiate_zeros(dot) for dot in dots]
-    if call.back:
-        return result, _bind(call, varying_alike(*indices, *dots))
-    return result, jax.jvp(partial(call.plain, *indices), tuple(primals[call.count :]), tuple(dots))[1]
+def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: _Call, avals: Any) -> Any:
+    """By data, and by floats in `where`: the derivative at a point is read there, and has a derivative itself."""
+    results, count = _primitive.bind(*primals, call=call, avals=avals), call.count if call.back else len(primals)
+    is_zero, terms = [type(dot) is ad.Zero for dot in tangents], []
+    if not all(is_zero[count:]):
+        dots = map(ad.instantiate_zeros, tangents[count:])
+        terms.append([_bind(call, varying_alike(*primals[:count], *dots))])
+    moving = [
+        at for at in range(count) if not is_zero[at] and jnp.issubdtype(jax.typeof(primals[at]).dtype, jnp.inexact)
+    ]
+    if moving:
+
+        def of_moving(*values: Any) -> Sequence[jax.Array]:
+            arrays = dict(enumerate(primals)) | dict(zip(moving, values, strict=True))
+            return jax.tree.leaves(call.plain(*arrays.values()))
+
+        at, dots = (tuple(each[n] for n in moving) for each in (primals, tangents))
+        terms.append(jax.jvp(of_moving, at, dots)[1])
+    if not terms:
+        return results, [ad.Zero(aval.to_tangent_aval()) for aval in avals]
+    return results, [reduce(add, parts) for parts in zip(*terms, strict=True)]
 
 
-def _transpose(cotangent: Any, *arrays: Any, call: _Call, aval: ShapedArray) -> Sequence[Any]:
-    indices, data = arrays[: call.count], arrays[call.count :]
+def _transpose(cotangents: Any, *arrays: Any, call: _Call, avals: Any) -> Sequence[Any]:
+    """A linear function has one result."""
+    (cotangent,), indices, data = cotangents, arrays[: call.count], arrays[call.count :]
     nothing = [None] * call.count
     if type(cotangent) is ad.Zero:
         return [*nothing, *(ad.Zero(x.aval) if ad.is_undefined_primal(x) else None for x in data)]
     undefined = [at for at, x in enumerate(data) if ad.is_undefined_primal(x)]
-    if call.is_multilinear:
+    if call.is_back_open:
         assert call.back
         like = [ad.zeros_like_aval(x.aval) if ad.is_undefined_primal(x) else x for x in data]
-        cotangents = call.back(indices, cotangent, like)
-        return [*nothing, *(x if at in undefined else None for at, x in enumerate(cotangents))]
-    avals = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in data]
+        found = call.back(indices, cotangent, like)
+        return [*nothing, *(x if at in undefined else None for at, x in enumerate(found))]
+    of_data = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in data]
     operands = varying_alike(*indices, cotangent)
-    cotangents = {at: _bind(_transpose_call(call, avals, at), operands) for at in undefined}
-    return [*nothing, *map(cotangents.get, range(len(data)))]
+    found = {at: _bind(_transpose_call(call, of_data, at), operands) for at in undefined}
+    return [*nothing, *map(found.get, range(len(data)))]
 
 
 def _transpose_call(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
-    """The function of the cotangent that is that of one of the data; its own transpose is the call.
-
-    What `back` computes must not be looked into either: a gradient that moves bits has no derivative of its own.
-    """
+    """The function of the cotangent that is that of one of the data; its transpose is the call: none is looked into."""
 
     def backward(*arrays: jax.Array) -> jax.Array:
         assert call.back
@@ -229,7 +243,7 @@ ad.primitive_transposes[_primitive] = _transpose
 # Batches.
 
 
-def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, aval: ShapedArray) -> tuple[Any, int]:
+def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, avals: Any) -> tuple[Any, Any]:
     size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
     has_words = any(becomes_words(x.dtype) for x in arrays)
     where = [axis if axis is None else 0 for axis in axes]
@@ -247,10 +261,10 @@ def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, ava
         each = jax.vmap(of_one, (where[: call.count], 0, of_data), axis_size=size)(list(indices), cotangent, list(like))
         return [x if axis == 0 else x.sum(0) for x, axis in zip(each, of_data, strict=True)]
 
-    of = call.result
-    result = None if of is None else jax.ShapeDtypeStruct((size, *of.shape), of.dtype)
+    result = jax.tree.map(lambda of: jax.ShapeDtypeStruct((size, *of.shape), of.dtype), call.result)
     each = replace(call, choose=choose, plain=mapped(call.plain), back=back if call.back else None, result=result)
-    return _bind(each, moved), 0
+    results = _bind(each, moved)
+    return jax.tree.leaves(results), [0] * len(avals)
 
 
 batching.primitive_batchers[_primitive] = _batch
@@ -259,21 +273,21 @@ batching.primitive_batchers[_primitive] = _batch
 # Programs.
 
 
-def _lower(context: mlir.LoweringRuleContext, *operands: Any, call: _Call, aval: ShapedArray) -> Any:
+def _lower(context: mlir.LoweringRuleContext, *operands: Any, call: _Call, avals: Sequence[ShapedArray]) -> Any:
     devices = _devices(context.module_context.axis_context)
     platforms = context.platforms or context.module_context.platforms
-    lower = mlir.lower_fun(partial(_on_platforms, call, platforms, devices), multiple_results=False)
+    lower = mlir.lower_fun(partial(_on_platforms, call, platforms, devices), multiple_results=True)
     # A compiled operator computes with 64 bits, and is lowered when they are off again: a cast back would be cut.
-    is_wide = any(str(getattr(x, "dtype", "")) in WIDE for x in (aval, *context.avals_in))
+    is_wide = any(str(getattr(x, "dtype", "")) in WIDE for x in (*avals, *context.avals_in))
     with jax.enable_x64(True) if is_wide else nullcontext():
         return lower(context, *operands)
 
 
-def _on_platforms(call: _Call, platforms: Sequence[str], devices: int, *arrays: jax.Array) -> jax.Array:
+def _on_platforms(call: _Call, platforms: Sequence[str], devices: int, *arrays: jax.Array) -> Sequence[jax.Array]:
     chosen = {platform: call.choose(Target(platform, devices)) for platform in platforms}
     if len(chosen) == 1:
-        return chosen[platforms[0]](*arrays)
-    return lax.platform_dependent(*arrays, **chosen, default=call.plain)
+        return jax.tree.leaves(chosen[platforms[0]](*arrays))
+    return jax.tree.leaves(lax.platform_dependent(*arrays, **chosen, default=call.plain))
 
 
 def _devices(context: Any) -> int:

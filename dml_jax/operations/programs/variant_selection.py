@@ -34,8 +34,8 @@ class Case(Protocol):
         ...
 
     @property
-    def result(self) -> jax.ShapeDtypeStruct:
-        """The shape and type of the result."""
+    def result(self) -> Any:
+        """The shape and type of the result, or a tuple of those of several."""
         ...
 
 
@@ -54,7 +54,7 @@ class Variant:
     name: str
     operation: str
     platform: str
-    run: Callable[[Any], Move | None]
+    run: Callable[[Any], Callable[..., Any] | None]
     pays: Callable[[Any], bool]
 
 
@@ -77,7 +77,7 @@ def choose(
     back: Back | None = None,
     *,
     is_opaque: bool = True,
-    is_multilinear: bool = False,
+    is_back_open: bool = False,
 ) -> Move:
     """A function of (where, *data) that runs the first variant that can run and pays where a program is lowered.
 
@@ -87,10 +87,10 @@ def choose(
       back: the transpose of an operation that is linear in data; None for one that has the derivative of its plain
         meaning.
       is_opaque: whether JAX must not differentiate the plain implementation on its own, even where no variant pays.
-      is_multilinear: as of `by_target`.
+      is_back_open: as of `by_target`.
     """
     forced, case = forced_form(), case_of(1)
-    run_by = partial(by_target, plain=case.plain, back=back, result=case.result, is_multilinear=is_multilinear)
+    run_by = partial(by_target, plain=case.plain, back=back, result=case.result, is_back_open=is_back_open)
 
     def chosen(target: Target) -> Move:
         case = case_of(target.devices)

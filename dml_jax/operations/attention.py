@@ -1,0 +1,155 @@
+"""Attention of floats of 16 bits as one operation, whose scores need not be in memory: forward, and its cotangents.
+
+Queries (1, 2, 1000, 64) of float16 and as many keys have 2 million scores, 8 MB of float32, and an output of 256 KB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from .attention_steps import attention_steps
+from .programs.primitive import Move, by_target
+from .programs.variant_selection import choose, known_bytes, shapes_of
+from .values.accumulation_types import narrow_apart
+
+Gives = Literal["attention", "attention_cotangents"]
+
+
+class Seen(NamedTuple):
+    """Which keys a query sees, and which of them count, as far as that is data; as of `attention_steps`, or None."""
+
+    mask: Any
+    kept: Any
+    lengths: Any
+    starts: Any
+
+
+@dataclass(frozen=True)
+class AttentionCase:
+    """Attention, or its cotangents, for the choice between implementations.
+
+    Args:
+      gives: the output; or the cotangents of queries, keys, values and what is added, from that of the output.
+      numbers: the arguments of `attention_steps` that are no arrays: `starts`, too, if it is an int.
+      dtype: of 16 bits; queries, keys and values are rounded to it already, and the output is.
+      seen: shapes and types of `Seen`.
+      data: shapes and types of queries, keys, values, what is added; and of the cotangent of the output.
+      devices: among which XLA may divide an array.
+    """
+
+    gives: Gives
+    numbers: Mapping[str, Any]
+    dtype: Any
+    seen: Seen
+    data: Sequence[Any]
+    devices: int
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all arrays; 0 if one is empty, or if a size is symbolic."""
+        return known_bytes(*self.data) if all(map(known_bytes, self.data)) else 0
+
+    @property
+    def output(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of the output of attention."""
+        query, _, value, *_ = self.data
+        return jax.ShapeDtypeStruct((*query.shape[:3], value.shape[3]), self.dtype)
+
+    @property
+    def result(self) -> Any:
+        """Shape and type, or a tuple of those."""
+        return self.output if self.gives == "attention" else tuple(self.data[:-1])
+
+    @property
+    def plain(self) -> Callable[..., Any]:
+        """The meaning."""
+        return self.meaning if self.gives == "attention" else cotangents_of(self.meaning)
+
+    def meaning(self, seen: Seen, query: jax.Array, key: jax.Array, value: jax.Array, *added: jax.Array) -> jax.Array:
+        """The output, by steps that have all scores in memory."""
+        given = {name: array for name, array in seen._asdict().items() if array is not None}
+        steps = attention_steps(query, key, value, added=added, **self.numbers, **given)
+        return narrow_apart(steps.output, self.dtype)
+
+
+def cotangents_of(move: Move) -> Callable[..., tuple[jax.Array, ...]]:
+    """A function of where, data and the cotangent of what the move makes of them, to the cotangents of the data."""
+
+    def cotangents(where: Any, *data: jax.Array) -> tuple[jax.Array, ...]:
+        return jax.vjp(partial(move, where), *data[:-1])[1](data[-1])
+
+    return cotangents
+
+
+def attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    dtype: Any,
+    added: Sequence[jax.Array] = (),
+    mask: Any = None,
+    kept: Any = None,
+    lengths: Any = None,
+    starts: Any = None,
+    sinks: Any = None,
+    **numbers: Any,
+) -> jax.Array:
+    """Returns the output of `attention_steps`, rounded to a type; its arguments are the same.
+
+    Args:
+      dtype: as wide as the type of queries, keys and values or narrower; these have only numbers that it has, too.
+    """
+    arrays = {"mask": mask, "kept": kept, "lengths": lengths, "starts": starts}
+    if jnp.finfo(dtype).bits != 16 or sinks is not None or numbers.get("softcap"):
+        steps = attention_steps(query, key, value, added=added, sinks=sinks, **arrays, **numbers)
+        return narrow_apart(steps.output, dtype)
+    if isinstance(starts, int):
+        numbers["starts"], arrays["starts"] = starts, None
+    return _operation(numbers, dtype, Seen(**arrays), (query, key, value, *added))
+
+
+def _operation(numbers: Mapping[str, Any], dtype: Any, seen: Seen, data: Sequence[jax.Array]) -> jax.Array:
+    def case_of(gives: Gives, *arrays: jax.Array) -> Callable[[int], AttentionCase]:
+        return partial(
+            AttentionCase, gives, numbers, dtype, jax.tree.map(lambda x: shapes_of(x)[0], seen), shapes_of(*arrays)
+        )
+
+    @jax.custom_jvp
+    def output(seen: Seen, *data: jax.Array) -> jax.Array:
+        return choose("attention", case_of("attention", *data), is_opaque=False)(seen, *data)
+
+    def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+        (seen, *data), (_, *dots) = primals, tangents
+        moving = [at for at, dot in enumerate(dots) if not isinstance(dot, SymbolicZero)]
+        if not moving:
+            return output(seen, *data), jnp.zeros(data[0].shape[:3] + data[2].shape[3:], dtype)
+        return output(seen, *data), slope(moving)((seen, data), *(dots[at] for at in moving))
+
+    def slope(moving: Sequence[int]) -> Move:
+        """Linear in the tangents of some of the data, at the point that is given with what is seen."""
+
+        def forward(point: Any, *dots: jax.Array) -> jax.Array:
+            seen, data = point
+            of_moving = lambda *arrays: case_of("attention", *data)(1).meaning(  # noqa: E731
+                seen, *({**dict(enumerate(data)), **dict(zip(moving, arrays, strict=True))}.values())
+            )
+            return jax.jvp(of_moving, tuple(data[at] for at in moving), dots)[1]
+
+        def back(point: Any, cotangent: jax.Array, _: Any) -> Sequence[jax.Array]:
+            (seen, data), gives = point, "attention_cotangents"
+            arrays = (*data, cotangent)
+            found = choose(gives, case_of(gives, *arrays), is_opaque=False)(seen, *arrays)
+            return [found[at] for at in moving]
+
+        return by_target(lambda _: forward, forward, back, is_back_open=True)
+
+    output.defjvp(differentiate, symbolic_zeros=True)
+    return output(seen, *data)

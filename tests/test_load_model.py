@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import shutil
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -267,6 +268,12 @@ def test_wrong_files(tmp_path, name, content, match):
         (tmp_path / name).write_text(content)
     with pytest.raises(ConstraintError, match=match):
         load_model(tmp_path / name)
+
+
+def test_pictures_need_pillow(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ConstraintError, match=r"resource 'photo': 'grace_hopper\.jpg' is a picture, which needs"):
+        load_model(FOLDER / "photo.json")
 
 
 def test_nothing_is_written(tmp_path, monkeypatch):

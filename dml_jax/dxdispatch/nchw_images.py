@@ -57,9 +57,12 @@ def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
-    """The open picture; an error of Pillow becomes a fault."""
-    from PIL import Image
-
+    """The open picture; an error of Pillow becomes a fault, and so does its absence."""
+    try:
+        from PIL import Image
+    except ImportError:
+        fix = "pip install '.[cli]' in a clone installs it"
+        raise ConstraintError(f"{path.name!r} is a picture, which needs Pillow; {fix}") from None
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:

@@ -103,6 +103,13 @@ def test_large_pictures_have_a_product_each():
     assert "stablehlo.transpose" in program((8, 2048, 7, 7), (512, 2048, 1, 1))
 
 
+def test_a_depthwise_convolution_stays_apart_from_what_follows():
+    """Fused with it, the loop would run over merged places, or along others than the slices, without vectors."""
+    barrier = "stablehlo.optimization_barrier"
+    assert barrier in program((1, 136, 28, 28), (136, 1, 3, 3), 136)
+    assert barrier not in program((1, 64, 56, 56), (256, 64, 1, 1))
+
+
 # What is chosen by shapes.
 
 SHAPES: dict[str, Any] = {

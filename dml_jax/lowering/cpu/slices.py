@@ -13,6 +13,7 @@ from operator import add
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ...operations.convolution import ConvolutionCase
 from ...operations.programs.primitive import Move
@@ -48,7 +49,8 @@ def _scale_slices(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Arra
         each[:, :, None] * number[None, ..., *(None,) * len(counts)]
         for each, number in zip(slices, numbers, strict=True)
     )
-    return reduce(add, scaled).astype(x.dtype).reshape(count, outputs, *counts)
+    # Apart from a product or a sum behind it, whose loop is over merged dimensions, or along others, and has no vectors.
+    return lax.optimization_barrier(reduce(add, scaled).astype(x.dtype).reshape(count, outputs, *counts))
 
 
 def _split_groups(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:

@@ -49,7 +49,7 @@ def _scale_slices(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Arra
         each[:, :, None] * number[None, ..., *(None,) * len(counts)]
         for each, number in zip(slices, numbers, strict=True)
     )
-    # Apart from a product or a sum behind it, whose loop is over merged dimensions, or along others, and has no vectors.
+    # Apart from a product or a sum behind it: their loop is over merged dimensions or along others, without vectors.
     return lax.optimization_barrier(reduce(add, scaled).astype(x.dtype).reshape(count, outputs, *counts))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .errors import BatchError
-from .stored_array import StoredArray, file_state, needed
+from .stored_array import StoredArray, band_bytes, file_state, needed
 
 
 class Hdf5Array(StoredArray):
@@ -30,10 +30,9 @@ class Hdf5Array(StoredArray):
         try:
             dataset = h5py.File(self._file)[name]
             if isinstance(dataset, h5py.Dataset) and dataset.chunks:
-                # So that no chunk that two batches share is decoded twice.
-                band = dataset.chunks[0] * int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
+                size = band_bytes(dataset.shape, dataset.chunks, dataset.dtype.itemsize)
                 dataset.file.close()
-                dataset = h5py.File(self._file, rdcc_nbytes=max(band, 2**20))[name]
+                dataset = h5py.File(self._file, rdcc_nbytes=max(size, 2**20))[name]
         except Exception as error:  # damaged files fail in many ways
             raise BatchError(f"{self.path}: an input cannot be read: {error}") from None
         if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:

@@ -3,7 +3,9 @@
 import importlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,15 @@ def file_state(path: str, file: int | None = None) -> dict[str, Any]:
             if file is None:
                 os.close(opened)
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def band_bytes(shape: Sequence[int], chunk: Sequence[int], itemsize: int) -> int:
+    """Returns the bytes of a cache for all chunks that have a row, so that none is decoded for two batches in turn.
+
+    Chunks at the edges are as large as others, and libraries count some bytes beside them.
+    """
+    items = (-(-size // length) * length for size, length in zip(shape[1:], chunk[1:], strict=True))
+    return prod((chunk[0], *items, itemsize)) * 9 // 8 + 2**16
 
 
 def needed(module: str, path: str) -> Any:

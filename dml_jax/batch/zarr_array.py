@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .errors import BatchError
-from .stored_array import StoredArray, needed, told
+from .stored_array import StoredArray, band_bytes, needed, told
 
 TENSORSTORE_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError)
 METADATA = ("zarr.json", ".zarray")  # of zarr 3 and 2
@@ -39,9 +39,8 @@ class ZarrArray(StoredArray):
         if store.spec().to_json()["driver"] not in ("zarr", "zarr3"):
             raise BatchError(f"{path}: an input must be an array of zarr 2 or 3, but it is something else")
         if store.rank:
-            # So that no chunk that two batches share is decoded twice.
-            band = store.chunk_layout.read_chunk.shape[0] * int(np.prod(store.shape[1:], dtype=object))
-            size = band * store.dtype.numpy_dtype.itemsize
+            chunk = store.chunk_layout.read_chunk.shape
+            size = band_bytes(store.shape, chunk, store.dtype.numpy_dtype.itemsize)
             store = self._opened({"cache_pool": {"total_bytes_limit": size}})
         self.shape: tuple[int, ...] = store.shape
         self._store = store
@@ -50,7 +49,7 @@ class ZarrArray(StoredArray):
         with self._told("an input must be an array of zarr"):
             context = self._tensorstore.Context({**PATIENCE, **context})
             spec = {"driver": "auto", "kvstore": self._location()}
-            opened = self._tensorstore.open(spec, open=True, read=True, recheck_cached_data="open", context=context)
+            opened = self._tensorstore.open(spec, open=True, read=True, recheck_cached_data=False, context=context)
             return opened.result()
 
     def _location(self) -> Any:

@@ -35,21 +35,22 @@ class ZarrArray(StoredArray):
         self._is_local = "://" not in path
         self.path: str = str(Path(path).resolve()) if self._is_local else path
         self.state()
-        store = self._opened({})
-        if store.spec().to_json()["driver"] not in ("zarr", "zarr3"):
+        store = self._opened("auto", {})
+        driver = store.spec().to_json()["driver"]
+        if driver not in ("zarr", "zarr3"):
             raise BatchError(f"{path}: an input must be an array of zarr 2 or 3, but it is something else")
         if store.rank:
             chunk = store.chunk_layout.read_chunk.shape
             size = band_bytes(store.shape, chunk, store.dtype.numpy_dtype.itemsize)
-            store = self._opened({"cache_pool": {"total_bytes_limit": size}})
+            store = self._opened(driver, {"cache_pool": {"total_bytes_limit": size}}, recheck_cached_data="open")
         self.shape: tuple[int, ...] = store.shape
         self._store = store
 
-    def _opened(self, context: dict[str, Any]) -> Any:
+    def _opened(self, driver: str, context: dict[str, Any], **options: Any) -> Any:
         with self._told("an input must be an array of zarr"):
             context = self._tensorstore.Context({**PATIENCE, **context})
-            spec = {"driver": "auto", "kvstore": self._location()}
-            opened = self._tensorstore.open(spec, open=True, read=True, recheck_cached_data=False, context=context)
+            spec = {"driver": driver, "kvstore": self._location()}
+            opened = self._tensorstore.open(spec, open=True, read=True, **options, context=context)
             return opened.result()
 
     def _location(self) -> Any:

@@ -1,6 +1,8 @@
 """ONNX's pooling: against ONNX Runtime, and against windows that NumPy reads one by one, in float64."""
 
 import itertools
+import re
+from functools import partial
 from math import ceil, floor, prod
 
 import jax
@@ -13,6 +15,7 @@ from jax.test_util import check_grads
 from onnx_building import assert_same_values, helper, model, runtime
 
 from dml_jax.onnx import Backend, OnnxError, run_node, to_jax
+from dml_jax.onnx.pooling import max_pool
 
 # Windows one by one.
 
@@ -300,3 +303,9 @@ def test_shapes_that_do_not_fit():
                 run_node(helper.make_node(name, ["x"], ["y"]), [np.zeros(shape, np.float32)])
     with pytest.raises(OnnxError, match="kernel_shape must be 1 numbers, but it is missing"):
         run_node(helper.make_node("LpPool", ["x"], ["y"]), [np.zeros((1, 1, 3), np.float32)], opset=1)
+
+
+def test_maxima_of_windows_that_are_apart_are_computed_at_these_alone():
+    pool = partial(max_pool, kernel_shape=[3, 3], strides=[2, 2])
+    text = jax.jit(lambda x: pool(x=x)).lower(np.zeros((1, 1, 33, 33), np.float32)).as_text()
+    assert set(re.findall(r"tensor<1x1x(\d+x\d+)xi1>", text)) == {"33x16", "16x16"}

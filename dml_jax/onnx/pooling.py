@@ -1,6 +1,7 @@
 """ONNX's pooling operators: MaxPool, AveragePool, LpPool, and their global forms."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..errors import ConstraintError
 from ..operations.min_max import extreme
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import wide_type
+from ..operations.window_slices import read_slices
 from ..operators._lp_pooling import norm
 from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, on_device
@@ -137,7 +139,12 @@ def _greatest_of_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
-    """Max pooling by doubling: maxima of spans of 1, 2, 4, ... elements; two spans cover a window."""
+    """Max pooling by doubling: maxima of spans of 1, 2, 4, ... elements; two spans cover a window.
+
+    That computes a window at every place. Few elements of windows that are apart are read as slices, at these alone.
+    """
+    if windows.window - 1 < windows.stride * (windows.window - 1).bit_length():
+        return reduce(_greater, read_slices(x, [axis], [windows], _least(x.dtype)))
     needed = (windows.count - 1) * windows.stride + windows.span
     edges = [(0, 0, 0)] * x.ndim
     edges[axis] = (windows.start, needed - windows.start - windows.size, 0)
@@ -145,9 +152,13 @@ def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
     while covered < windows.window:
         more = min(covered, windows.window - covered)
         length = y.shape[axis] - more * windows.dilation
-        first, second = (lax.slice_in_dim(y, n, n + length, axis=axis) for n in (0, more * windows.dilation))
-        y, covered = jnp.where((first >= second) | (first != first), first, second), covered + more
+        y = _greater(*(lax.slice_in_dim(y, n, n + length, axis=axis) for n in (0, more * windows.dilation)))
+        covered += more
     return lax.slice_in_dim(y, 0, (windows.count - 1) * windows.stride + 1, windows.stride, axis)
+
+
+def _greater(first: jax.Array, second: jax.Array) -> jax.Array:
+    return jnp.where((first >= second) | (first != first), first, second)
 
 
 def _least(dtype: Any) -> np.ndarray:

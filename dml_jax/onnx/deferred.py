@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -16,7 +16,13 @@ from .values import Array, at_once
 
 @dataclass(frozen=True, eq=False)
 class Deferred(ABC):
-    """A lazily computed array; its fields are the operands of the computation."""
+    """A lazily computed array; its fields are the operands of the computation.
+
+    Args:
+      is_counted: whether it counts as memory, as the array that it is computed to.
+    """
+
+    is_counted: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -57,6 +63,20 @@ class Deferred(ABC):
 # Computes a node of keywords some of which are `Deferred`, if it can; else None, and the function does of arrays.
 Row = Callable[[Callable[..., Any], Mapping[str, Any]], Any]
 Rows = Mapping[str, Row]  # by operator
+
+
+def either(first: Rows, second: Rows) -> Rows:
+    """Returns the rows of both; where an operator has two, the second does what the first cannot."""
+
+    def in_turn(one: Row, other: Row) -> Row:
+        def row(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
+            result = one(function, keywords)
+            return other(function, keywords) if result is None else result
+
+        return row
+
+    both = {name: in_turn(first[name], second[name]) for name in first.keys() & second.keys()}
+    return {**first, **second, **both}
 
 
 @lru_cache

@@ -16,8 +16,10 @@ import onnx
 
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
+from .attention_subgraphs import ATTENTION
 from .block_execution import run
 from .cures import cure_of_cut_inputs, with_inputs
+from .deferred import either
 from .errors import NotConstantError, OnnxError
 from .graph import Graph, read_graph
 from .memory_limits import counting_bytes
@@ -265,7 +267,7 @@ def to_jax(
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
-    rows = STRAIGHT_THROUGH if straight_through else FOLDED
+    rows = STRAIGHT_THROUGH if straight_through else either(FOLDED, ATTENTION)
     sized = outputs_of(proto, _OF_ONE_SIZE, 1) | outputs_of(proto, ["Loop"])
     graph = read_graph(proto, folder, _check_maximum(maximum or {}, sized), rows, max_nodes)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}

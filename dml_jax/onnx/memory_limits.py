@@ -14,7 +14,6 @@ from jax.core import Tracer
 
 from ..core.memory_checks import array_limit, check_bytes
 from ..errors import ConstraintError, describe
-from .deferred import Deferred
 
 MOST_DIMENSIONS = 32
 SURELY_FITS = 2**24  # bytes
@@ -88,7 +87,7 @@ def bytes_of(value: Any) -> int:
     A size of 0 counts as 1: XLA multiplies the others, and ends the process if the product leaves 63 bits.
     """
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if shape is None or isinstance(value, Deferred) or not all(isinstance(n, int) for n in shape):
+    if shape is None or not getattr(value, "is_counted", True) or not all(isinstance(n, int) for n in shape):
         return 0
     return prod(n or 1 for n in shape) * getattr(dtype, "itemsize", 1)
 

@@ -14,6 +14,7 @@ from variant_cases import chosen_on
 
 from dml_jax import use_form
 from dml_jax.operations.attention import attend
+from dml_jax.operations.programs.variant_selection import watch_choices
 
 pytestmark = pytest.mark.device
 REAL = jax.nn.dot_product_attention
@@ -204,6 +205,19 @@ def test_which_calls_run_by_cudnn(data, asked, chosen):
     assert chosen_on("cuda", function, *data) == chosen
     assert chosen_on("cuda", jax.grad(lambda *data: function(*data).astype(np.float32).sum()), *data) == chosen
     assert not chosen_on("cpu", function, *data)
+
+
+def test_a_single_query_runs_by_cudnn_forward_alone():
+    """Its derivatives would be computed for as many queries as cuDNN takes at once."""
+    shapes = [(8, 32, 1, 128), (8, 8, 4096, 128), (8, 8, 4096, 128)]
+    data = [jax.ShapeDtypeStruct(shape, jnp.float16) for shape in shapes]
+
+    def loss(*data):
+        return attend(*data, dtype=jnp.float16, scale=0.125).astype(np.float32).sum()
+
+    with watch_choices() as seen:
+        jax.jit(jax.value_and_grad(loss)).trace(*data).lower(lowering_platforms=("cuda",))
+    assert {choice.operation for choice in seen if choice.name == "flash_attention"} == {"attention"}
 
 
 def test_an_export_for_gpus_runs_plainly_where_cudnn_is_not_there(monkeypatch):

@@ -191,12 +191,12 @@ def _with_batches_as_rows(move: Callable[..., Any], batch: int) -> Callable[...,
 
 
 def _pays(case: AttentionCase) -> bool:
-    """A single query has a kernel of its own, which divides the keys: the plain form reads keys and values as often."""
+    """A single query has a kernel of its own, forward, which divides the keys."""
     query, key, value, *_ = case.data
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
     scores = batch * heads * queries * keys
     tiles = max(batch * heads * -(-queries // TILE), PROCESSORS)
-    computed = tiles * TILE * keys if queries > 1 else scores
+    computed = scores if queries == 1 and case.gives == "attention" else tiles * TILE * keys
     each = COMPUTED_WITH_ARRAY if _has_array(case) else COMPUTED
     return SCORE * scores + known_bytes(key, value) // 2 >= OVERHEAD + each * computed
 

@@ -132,6 +132,15 @@ def test_one_query_of_a_causal_window_has_as_many_keys_as_its_own_place_says(cud
     assert cudnn[-1]["key_value_seq_lengths"] is not None
 
 
+@pytest.mark.parametrize("queries", [1, 8])
+def test_windows_of_any_size(queries):
+    asked = {"starts": jnp.array([2, 7], jnp.int32)}
+    data = rows_of(queries, 8, 8)
+    right = forms({"starts": asked["starts"]}, jnp.float16, "plain")(*data)
+    found = jax.jit(forms(asked | {"window": (2**62, 2**31 - 1)}, jnp.float16))(*data)
+    np.testing.assert_allclose(np.float32(found), np.float32(right), atol=2e-3)
+
+
 def test_keys_that_no_query_sees_may_be_nan():
     query, key, value = rows_of(8, 8, 8)
     asked = {"lengths": jnp.array([5, 8], jnp.int32)}

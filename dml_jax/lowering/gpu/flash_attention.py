@@ -25,6 +25,7 @@ OVERHEAD = 2**26  # bytes that memory moves while cuDNN is called
 SCORE = 16  # bytes that are moved for each score: it is written and read, as its weight is
 # Bytes that memory moves while cuDNN computes a score: without and with an array that is added, or of flags.
 COMPUTED, COMPUTED_WITH_ARRAY = 1, 4
+FAR = 2**30  # keys: no window is wider, so that places and windows add up in 32 bits
 TILE, PROCESSORS = 128, 132  # queries that are computed together, fewer as many; tiles at once
 
 
@@ -84,8 +85,8 @@ def _attention(case: AttentionCase, multiple: int, seen: Seen, *data: jax.Array)
     queries, keys = query.shape[2], key.shape[2]
     added = data[3] if len(data) > 3 else None
     flags = [each for each in (*exclusions(data[3:]), seen.mask) if each is not None]
-    start, window = case.numbers.get("starts", seen.starts), case.numbers.get("window", (None, None))
-    excluded = _Exclusions(flags, seen.lengths, start, window)
+    left, right = (None if most is None else min(most, FAR) for most in case.numbers.get("window", (None, None)))
+    excluded = _Exclusions(flags, seen.lengths, case.numbers.get("starts", seen.starts), (left, right))
     is_seen = excluded.seen(queries, keys)
     if seen.kept is not None:
         excluded = excluded._replace(flags=[*flags, _counting(seen.kept, is_seen)])

@@ -46,8 +46,9 @@ class Record:
 
     @property
     def finished(self) -> Any:
-        """The identity of the file that was about to be renamed; None if no run came so far."""
-        return next((line["finished"] for line in self._lines if "finished" in line), None)
+        """What the outputs are known by that were about to be renamed; None if no run came so far."""
+        found = next((line["finished"] for line in self._lines if "finished" in line), None)
+        return found if isinstance(found, list) else None
 
 
 def read_record(path: Path) -> Record:

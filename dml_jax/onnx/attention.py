@@ -170,7 +170,7 @@ def _fit_mask(mask: Array, sizes: tuple[int, ...], wide: Any, is_padded: bool) -
     if any(n not in (1, m) for n, m in zip(shape, sizes, strict=True)):
         raise ConstraintError(f"attn_mask must broadcast to {sizes}, but its shape is {mask.shape}")
     is_flag = mask.dtype == bool
-    is_exact = jnp.issubdtype(mask.dtype, jnp.floating) and jnp.promote_types(mask.dtype, wide) == wide
+    is_exact = jnp.issubdtype(mask.dtype, jnp.floating) and mask.dtype.itemsize <= wide.itemsize
     numbers = on_device(rank4 if is_flag or is_exact else rank4.astype(wide))
     if missing <= 0:
         return numbers

@@ -495,8 +495,7 @@ def test_an_array_in_a_bucket_is_an_input(tmp_path, bucket, version, scheme):
     assert int(done.stdout) >= 16, done.stderr
     assert np.load(out).tobytes() == blocks_oracle(ARRAY).tobytes()
     chunks = Counter(path for method, path in asked if method == "GET" and re.search(r"\d[./]\d[./]0[./]0$", path))
-    assert len(chunks) >= 12
-    assert {*chunks.values()} == {1}
+    assert {*chunks.values()} == {1}  # those that are left: how far the first run came, the machine decides
     refused.append(403)
     told = job_on(url, tmp_path / "out2.npy", server)
     assert told.returncode == 1

@@ -506,6 +506,7 @@ def choices_in(call, platform=None):
 @cache
 def calls_by_operation(*, every):
     """The small calls of each operation, by what chooses in them when every operation has a variant."""
+    jax.clear_caches()  # as in `calls_that_run`
     calls, probe = {}, "probe"
     variants = lambda operation: [variant_selection.Variant(probe, operation, probe, lambda case: case.plain, bool)]  # noqa: E731
     with patch.multiple(variant_selection, _variants=variants, _platforms=lambda _: [probe]), forcing(probe):
@@ -548,6 +549,7 @@ def choices_where_forced(call, name):
 
 def calls_that_run(operation, name, *, every, key=None):
     """Small calls that run a variant where it is forced, one after the other, sorted by a key if there is one."""
+    jax.clear_caches()  # what another test traced of the same shapes would be lowered in that form
     calls = calls_by_operation(every=every).get(operation, ())
     for call in sorted(calls, key=key) if key else calls:
         if (operation, name) in choices_where_forced(call, name):

@@ -497,6 +497,7 @@ def calls_of(size, *, every=False, every_dtype=False):
 def choices_in(call, platform=None):
     """The operations of a call, each with the names of what was chosen on a platform, or on that at hand."""
     shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in call.arrays]
+    jax.clear_caches()  # what was traced of the same shapes before would be lowered in that form
     with jax.enable_x64(call.is_wide), variant_selection.watch_choices() as seen:
         traced = jax.jit(lambda *arrays: call.function(*arrays)).trace(*shapes)
         traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
@@ -506,7 +507,6 @@ def choices_in(call, platform=None):
 @cache
 def calls_by_operation(*, every):
     """The small calls of each operation, by what chooses in them when every operation has a variant."""
-    jax.clear_caches()  # as in `calls_that_run`
     calls, probe = {}, "probe"
     variants = lambda operation: [variant_selection.Variant(probe, operation, probe, lambda case: case.plain, bool)]  # noqa: E731
     with patch.multiple(variant_selection, _variants=variants, _platforms=lambda _: [probe]), forcing(probe):
@@ -549,7 +549,6 @@ def choices_where_forced(call, name):
 
 def calls_that_run(operation, name, *, every, key=None):
     """Small calls that run a variant where it is forced, one after the other, sorted by a key if there is one."""
-    jax.clear_caches()  # what another test traced of the same shapes would be lowered in that form
     calls = calls_by_operation(every=every).get(operation, ())
     for call in sorted(calls, key=key) if key else calls:
         if (operation, name) in choices_where_forced(call, name):

@@ -480,7 +480,7 @@ def calls_of(size, *, every=False, every_dtype=False):
     # New programs of one operator leave the sample of the others as it is.
     turns = defaultdict(count)
     numbered = [(next(turns[program.operator]), program) for program in programs]
-    numbered.sort(key=lambda pair: random.Random(f"{pair[1].operator} {pair[0]}").random())
+    numbered.sort(key=lambda pair: random.Random(f"{pair[1].operator.__name__} {pair[0]}").random())
     seen, calls = Counter(), []
     for number, program in numbered:
         seen[program.operator, program.way] += 1
@@ -497,7 +497,6 @@ def calls_of(size, *, every=False, every_dtype=False):
 def choices_in(call, platform=None):
     """The operations of a call, each with the names of what was chosen on a platform, or on that at hand."""
     shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in call.arrays]
-    jax.clear_caches()  # what was traced of the same shapes before would be lowered in that form
     with jax.enable_x64(call.is_wide), variant_selection.watch_choices() as seen:
         traced = jax.jit(lambda *arrays: call.function(*arrays)).trace(*shapes)
         traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()

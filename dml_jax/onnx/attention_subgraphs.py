@@ -87,13 +87,17 @@ def _number(value: Any) -> float | None:
 
 def _matmul(function: Callable[..., Any], keywords: Keywords) -> Any:
     a, b = keywords["a"], keywords["b"]
-    if isinstance(a, Scores) and a.stage == "weights" and a.kind == b.dtype and not isinstance(b, Scores):
-        b = plain(b)
-        is_product = b.ndim == a.ndim and b.shape[:-1] == (*a.shape[:-2], a.shape[-1])
-        return _attention(a, b) if is_product and _is_half(b) else None
+    if isinstance(a, Scores):
+        fits = a.stage == "weights" and a.kind == b.dtype and not isinstance(b, Scores)
+        return _product_of(a, plain(b)) if fits else None
     if not _is_half(a, b) or a.dtype != b.dtype or not 3 <= a.ndim == b.ndim <= 4 or a.shape[:-2] != b.shape[:-2]:
         return None
     return Scores(a, b, a.dtype, ((function, "a", keywords),)) if a.shape[-1] == b.shape[-2] else None
+
+
+def _product_of(weights: Scores, value: Array) -> jax.Array | None:
+    is_product = value.ndim == weights.ndim and value.shape[:-1] == (*weights.shape[:-2], weights.shape[-1])
+    return _attention(weights, value) if is_product and _is_half(value) else None
 
 
 def _attention(weights: Scores, value: Array) -> jax.Array:
@@ -147,8 +151,9 @@ def _add(function: Callable[..., Any], keywords: Keywords) -> Any:
 def _where(function: Callable[..., Any], keywords: Keywords) -> Any:
     """Scores where a flag is set, else -inf; or weights where they are no NaN, else 0."""
     condition, x, y = (keywords[name] for name in ("condition", "x", "y"))
-    if isinstance(condition, Scores) and isinstance(y, Scores) and y.stage == "weights" and _number(x) == 0:
-        is_own = condition.stage == "nan" and condition.made_of(y)
+    if isinstance(condition, Scores):
+        is_zero_of_weights = isinstance(y, Scores) and y.stage == "weights" and _number(x) == 0
+        is_own = is_zero_of_weights and condition.stage == "nan" and condition.made_of(y)
         return y.after(function, "y", keywords, of_nothing=0.0) if is_own else None
     for name, fill, flags in (("x", y, condition), ("y", x, condition)):
         if _number(fill) == -np.inf and _fits(keywords[name], flags):

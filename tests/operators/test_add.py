@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import ALL_TYPES, FLOATS, INDEX_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, Call, Example, Struct, f32, level
 from oracles import coordinates
+from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
@@ -302,26 +303,21 @@ def test_softmax_along_what_is_sharded_keeps_its_sharding():
 # Mistakes.
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"a": 3}, DataTypeError, "a must be an array"),
-        ({"b": None}, DataTypeError, "b must be an array"),
-        ({"b": B[0]}, ConstraintError, r"b.sizes must equal a.sizes, but they are \(3,\) and \(2, 3\)"),
-        ({"b": B.astype(np.float16)}, DataTypeError, "b.dtype must equal a.dtype, but they are float16 and float32"),
-        ({"activation": "RELU"}, DataTypeError, "activation must be an Activation, but it is str"),
-        (
-            {"a": A > 0, "b": A > 0, "activation": RELU},
-            DataTypeError,
-            "a.dtype must be a floating-point type, or an integer type if activation takes it, but it is bool, and the",
-        ),
-        (
-            {"a": np.float32(1), "b": np.float32(1), "activation": Activation("ACTIVATION_SOFTMAX")},
-            ConstraintError,
-            r"must be different dimensions of a, one at least, but they are \(-1,\) and there are 0",
-        ),
-    ],
+test_what_is_refused = refuses(
+    CASE,
+    ({"a": 3}, DataTypeError, "a must be an array"),
+    ({"b": None}, DataTypeError, "b must be an array"),
+    ({"b": B[0]}, ConstraintError, r"b.sizes must equal a.sizes, but they are \(3,\) and \(2, 3\)"),
+    ({"b": B.astype(np.float16)}, DataTypeError, "b.dtype must equal a.dtype, but they are float16 and float32"),
+    ({"activation": "RELU"}, DataTypeError, "activation must be an Activation, but it is str"),
+    (
+        {"a": A > 0, "b": A > 0, "activation": RELU},
+        DataTypeError,
+        "a.dtype must be a floating-point type, or an integer type if activation takes it, but it is bool, and the",
+    ),
+    (
+        {"a": np.float32(1), "b": np.float32(1), "activation": Activation("ACTIVATION_SOFTMAX")},
+        ConstraintError,
+        r"must be different dimensions of a, one at least, but they are \(-1,\) and there are 0",
+    ),
 )
-def test_what_is_refused(change, error, match):
-    with pytest.raises(error, match=match):
-        add(**CASE.arguments | change)

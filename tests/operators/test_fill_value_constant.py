@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from operator_cases import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
 from oracles import coordinates
+from refusals import refuses
 from small_arrays import INTEGERS, SHAPES, every_narrow_float
 
 from dml_jax import (
@@ -268,37 +269,28 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):
 # Mistakes.
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"sizes": 2}, DataTypeError, "sizes must be a sequence of integers, but it is 2"),
-        ({"sizes": "23"}, DataTypeError, "sizes must be a sequence of integers, but it is '23'"),
-        ({"sizes": (2, 1.5)}, DataTypeError, r"sizes\[1\] must be an integer, but it is 1.5"),
-        ({"sizes": (2, True)}, DataTypeError, r"sizes\[1\] must be an integer, but it is True"),
-        ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
-        (
-            {"sizes": (2**61,)},
-            ConstraintError,
-            r"sizes must give an array of fewer than 2\*\*63 bytes",
-        ),
-        ({"sizes": (2**62, 4, 0)}, ConstraintError, r"the sizes are \(4611686018427387904, 4, 0\)"),
-        ({"sizes": (2**63,), "value": 7, "dtype": np.uint8}, ConstraintError, r"fewer than 2\*\*63 bytes"),
-        ({"value": "7"}, DataTypeError, r"value must be a number, known while tracing, that float32 holds"),
-        ({"value": None}, DataTypeError, r"value must be a number"),
-        ({"value": (1, 2)}, DataTypeError, r"value must be a number"),
-        ({"value": 1e39}, DataTypeError, r"that float32 holds, but it is 1e\+39"),
-        ({"value": 1j}, DataTypeError, r"that float32 holds"),
-        ({"value": 0.5, "dtype": np.int32}, DataTypeError, r"that int32 holds, but it is 0\.5"),
-        ({"value": np.nan, "dtype": np.int8}, DataTypeError, r"that int8 holds, but it is nan"),
-        ({"value": 2**100, "dtype": np.uint32}, DataTypeError, r"that uint32 holds"),
-        ({"dtype": "float7"}, DataTypeError, "dtype must be a type that JAX has"),
-        ({"dtype": None}, DataTypeError, "dtype must be a type that JAX has"),
-        ({"out_sharding": "d"}, DataTypeError, "out_sharding must be a jax.sharding.NamedSharding"),
-    ],
+test_mistakes_are_named = refuses(
+    CASE,
+    ({"sizes": 2}, DataTypeError, "sizes must be a sequence of integers, but it is 2"),
+    ({"sizes": "23"}, DataTypeError, "sizes must be a sequence of integers, but it is '23'"),
+    ({"sizes": (2, 1.5)}, DataTypeError, r"sizes\[1\] must be an integer, but it is 1.5"),
+    ({"sizes": (2, True)}, DataTypeError, r"sizes\[1\] must be an integer, but it is True"),
+    ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
+    ({"sizes": (2**61,)}, ConstraintError, r"sizes must give an array of fewer than 2\*\*63 bytes"),
+    ({"sizes": (2**62, 4, 0)}, ConstraintError, r"the sizes are \(4611686018427387904, 4, 0\)"),
+    ({"sizes": (2**63,), "value": 7, "dtype": np.uint8}, ConstraintError, r"fewer than 2\*\*63 bytes"),
+    ({"value": "7"}, DataTypeError, r"value must be a number, known while tracing, that float32 holds"),
+    ({"value": None}, DataTypeError, r"value must be a number"),
+    ({"value": (1, 2)}, DataTypeError, r"value must be a number"),
+    ({"value": 1e39}, DataTypeError, r"that float32 holds, but it is 1e\+39"),
+    ({"value": 1j}, DataTypeError, r"that float32 holds"),
+    ({"value": 0.5, "dtype": np.int32}, DataTypeError, r"that int32 holds, but it is 0\.5"),
+    ({"value": np.nan, "dtype": np.int8}, DataTypeError, r"that int8 holds, but it is nan"),
+    ({"value": 2**100, "dtype": np.uint32}, DataTypeError, r"that uint32 holds"),
+    ({"dtype": "float7"}, DataTypeError, "dtype must be a type that JAX has"),
+    ({"dtype": None}, DataTypeError, "dtype must be a type that JAX has"),
+    ({"out_sharding": "d"}, DataTypeError, "out_sharding must be a jax.sharding.NamedSharding"),
 )
-def test_mistakes_are_named(change, error, match):
-    with pytest.raises(error, match=f"^fill_value_constant: .*{match}"):
-        fill_value_constant(**CASE.arguments | change)
 
 
 def test_a_traced_number_of_another_type_is_refused():

@@ -12,6 +12,7 @@ from checks import assert_calls_agree, assert_same_bits
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
+from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
@@ -127,19 +128,14 @@ STRUCTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"window_sizes": (3, 3, 3)}, "WindowSizes must have .* OutputTensor.DimensionCount - 2, but there are 3"),
-        ({"window_sizes": (5, 3)}, "window must fit .* but that of spatial dimension 0 spans 5 of 4"),
-        ({"input": f32(1, 1, 9, 4)}, r"InputTensor.Sizes must be .* but \(1, 1, 9, 4\) is not \(1, 9, 4\)"),
-        ({"output": f32(2, 1, 4, 4)}, r"InputTensor.Sizes must be .* but \(1, 9, 4\) is not \(2, 9, 4\)"),
-        ({"output": TensorDesc("INT8", (1, 1, 4, 4))}, "OutputTensor.DataType must equal InputTensor.DataType"),
-    ],
+test_what_the_struct_refuses = refuses(
+    PLAIN,
+    ({"window_sizes": (3, 3, 3)}, "WindowSizes must have .* OutputTensor.DimensionCount - 2, but there are 3"),
+    ({"window_sizes": (5, 3)}, "window must fit .* but that of spatial dimension 0 spans 5 of 4"),
+    ({"input": f32(1, 1, 9, 4)}, r"InputTensor.Sizes must be .* but \(1, 1, 9, 4\) is not \(1, 9, 4\)"),
+    ({"output": f32(2, 1, 4, 4)}, r"InputTensor.Sizes must be .* but \(1, 9, 4\) is not \(2, 9, 4\)"),
+    ({"output": TensorDesc("INT8", (1, 1, 4, 4))}, "OutputTensor.DataType must equal InputTensor.DataType"),
 )
-def test_what_the_struct_refuses(change, match):
-    with pytest.raises(ConstraintError, match=match):
-        FoldDesc(**PLAIN.operands() | change)
 
 
 # Against the oracle.
@@ -314,29 +310,20 @@ def test_sharded_columns_need_an_out_sharding():
 # Mistakes.
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"input": [1.0]}, DataTypeError, "input must be an array"),
-        ({"input": random_keys(2, 3)}, DataTypeError, "whose elements are not numbers"),
-        ({"output_sizes": 4}, DataTypeError, "output_sizes must be a sequence of integers, but it is 4"),
-        ({"output_sizes": ()}, ConstraintError, "one entry per output size, at least one, but there are 2 for 0 sizes"),
-        ({"output_sizes": (4, 2**63)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),
-        (
-            {"output_sizes": (4, 4)},
-            ConstraintError,
-            "must have a column per window, but there are 6 for 8 windows",
-        ),
-        ({"window_sizes": (3, 2.0)}, DataTypeError, r"window_sizes\[1\] must be an integer"),
-        ({"window_sizes": (5, 2)}, ConstraintError, "spatial dimension 0 spans 5 of 4"),
-        ({"window_sizes": (4, 2)}, ConstraintError, "must be a multiple of .* but there are 12 for windows of 8"),
-        ({"strides": (1,)}, ConstraintError, "strides must have one entry per window size, but there are 1 for 2"),
-        ({"strides": (1, 0)}, ConstraintError, r"every one of strides must be at least 1, but they are \(1, 0\)"),
-    ],
+test_mistakes_are_named = refuses(
+    CASE,
+    ({"input": [1.0]}, DataTypeError, "input must be an array"),
+    ({"input": random_keys(2, 3)}, DataTypeError, "whose elements are not numbers"),
+    ({"output_sizes": 4}, DataTypeError, "output_sizes must be a sequence of integers, but it is 4"),
+    ({"output_sizes": ()}, ConstraintError, "one entry per output size, at least one, but there are 2 for 0 sizes"),
+    ({"output_sizes": (4, 2**63)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),
+    ({"output_sizes": (4, 4)}, ConstraintError, "must have a column per window, but there are 6 for 8 windows"),
+    ({"window_sizes": (3, 2.0)}, DataTypeError, r"window_sizes\[1\] must be an integer"),
+    ({"window_sizes": (5, 2)}, ConstraintError, "spatial dimension 0 spans 5 of 4"),
+    ({"window_sizes": (4, 2)}, ConstraintError, "must be a multiple of .* but there are 12 for windows of 8"),
+    ({"strides": (1,)}, ConstraintError, "strides must have one entry per window size, but there are 1 for 2"),
+    ({"strides": (1, 0)}, ConstraintError, r"every one of strides must be at least 1, but they are \(1, 0\)"),
 )
-def test_mistakes_are_named(change, error, match):
-    with pytest.raises(error, match=f"^fold: .*{match}"):
-        fold(**CASE.arguments | change)
 
 
 def test_numbers_of_numpy_are_accepted():

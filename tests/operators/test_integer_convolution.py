@@ -8,6 +8,7 @@ from checks import assert_same_bits
 from operator_cases import RANK_4, Example, Struct, f32, level
 from oracles import coordinates
 from quantization_cases import BYTES, at, centred, fill, quantized, wrapped
+from refusals import refuses
 from window_cases import counted, draw_windows, places
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
@@ -215,17 +216,13 @@ def test_older_levels_want_other_ranks():
         replace(WHOLE, input_zero_point=u8(1)).validate("3_1")
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"filter_zero_point": u8(2, 1, 1, 1)}, ConstraintError, r"along dimension 1 there may be one .* 1 filters"),
-        ({"input_zero_point": u8(3)}, ConstraintError, r"InputZeroPointTensor.Sizes must be 1, but they are \(3,\)"),
-        ({"group_count": 3}, ConstraintError, r"GroupCount must divide FilterTensor.Sizes\[0\]"),
-        ({"input": u8(1, 2, 3, 3)}, ConstraintError, r"the channels of InputTensor must be the second .* are 2 and 1"),
-        ({"output": i32(1, 1, 3, 3)}, ConstraintError, r"OutputTensor.Sizes must be \(N, filters, .* \(1, 1, 2, 2\)"),
-        ({"output": u8(1, 1, 2, 2)}, DataTypeError, r"OutputTensor.DataType must be one of INT32 at feature level"),
-    ],
+test_mistakes_are_named = refuses(
+    WHOLE,
+    ({"filter_zero_point": u8(2, 1, 1, 1)}, ConstraintError, r"along dimension 1 there may be one .* 1 filters"),
+    ({"input_zero_point": u8(3)}, ConstraintError, r"InputZeroPointTensor.Sizes must be 1, but they are \(3,\)"),
+    ({"group_count": 3}, ConstraintError, r"GroupCount must divide FilterTensor.Sizes\[0\]"),
+    ({"input": u8(1, 2, 3, 3)}, ConstraintError, r"the channels of InputTensor must be the second .* are 2 and 1"),
+    ({"output": i32(1, 1, 3, 3)}, ConstraintError, r"OutputTensor.Sizes must be \(N, filters, .* \(1, 1, 2, 2\)"),
+    ({"output": u8(1, 1, 2, 2)}, DataTypeError, r"OutputTensor.DataType must be one of INT32 at feature level"),
+    says="^CONVOLUTION_INTEGER: .*",
 )
-def test_mistakes_are_named(change, error, match):
-    with pytest.raises(error, match=f"^CONVOLUTION_INTEGER: .*{match}"):
-        replace(WHOLE, **change)

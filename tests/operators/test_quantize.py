@@ -12,6 +12,7 @@ from checks import assert_same_bits
 from draws import dims
 from operator_cases import FLOATS, RANKS_1_TO_8, Example, Struct, f32, level
 from quantization_cases import dequantized, fill, quantized
+from refusals import refuses
 
 from dml_jax import (
     CompiledOperator,
@@ -291,17 +292,13 @@ def test_no_other_operator_takes_4_bits():
         ElementWiseIdentityDesc(i4(2), i4(2))
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"quantization_type": "NONE"}, ConstraintError, "for the QuantizationType SCALE, .* there are 2 for NONE"),
-        ({"quantization_type": "SCALE"}, ConstraintError, "there are 2 for SCALE"),
-        ({"quantizations": (f32(1, 1, 1, 3), i4(1, 1, 1, 3))}, ConstraintError, r"must divide that of InputTensor"),
-        ({"quantizations": (f32(*TWO), u4(*TWO))}, DataTypeError, "of number 1 it is UINT4, not INT4"),
-        ({"quantizations": (f32(*TWO), i4(*FOUR))}, ConstraintError, "QuantizationTensors must have the same Sizes"),
-        ({"output": f32(*FOUR)}, DataTypeError, "of number 1 it is INT4, not FLOAT32"),
-    ],
+test_mistakes_are_named = refuses(
+    SMALLER,
+    ({"quantization_type": "NONE"}, ConstraintError, "for the QuantizationType SCALE, .* there are 2 for NONE"),
+    ({"quantization_type": "SCALE"}, ConstraintError, "there are 2 for SCALE"),
+    ({"quantizations": (f32(1, 1, 1, 3), i4(1, 1, 1, 3))}, ConstraintError, r"must divide that of InputTensor"),
+    ({"quantizations": (f32(*TWO), u4(*TWO))}, DataTypeError, "of number 1 it is UINT4, not INT4"),
+    ({"quantizations": (f32(*TWO), i4(*FOUR))}, ConstraintError, "QuantizationTensors must have the same Sizes"),
+    ({"output": f32(*FOUR)}, DataTypeError, "of number 1 it is INT4, not FLOAT32"),
+    says="^QUANTIZE: .*",
 )
-def test_mistakes_are_named(change, error, match):
-    with pytest.raises(error, match=f"^QUANTIZE: .*{match}"):
-        replace(SMALLER, **change)

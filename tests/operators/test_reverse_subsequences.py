@@ -25,6 +25,7 @@ from operator_cases import (
     u32,
 )
 from oracles import coordinates
+from refusals import refuses
 from small_arrays import (
     INTEGERS,
     SIX,
@@ -121,26 +122,21 @@ STRUCTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        (
-            {"sequence_lengths": f32(1, 1, 3, 1)},
-            DataTypeError,
-            "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is FLOAT32",
-        ),
-        (
-            {"sequence_lengths": TensorDesc("INT32", (1, 1, 3, 1))},
-            DataTypeError,
-            "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is INT32",
-        ),
-        ({"axis": 2}, ConstraintError, "SequenceLengthsTensor.Sizes must be 1 along Axis, but it is 3"),
-        ({"axis": -1}, ConstraintError, r"Axis must be in \[0, "),
-    ],
+test_what_the_struct_refuses = refuses(
+    DOCUMENTED,
+    (
+        {"sequence_lengths": f32(1, 1, 3, 1)},
+        DataTypeError,
+        "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is FLOAT32",
+    ),
+    (
+        {"sequence_lengths": TensorDesc("INT32", (1, 1, 3, 1))},
+        DataTypeError,
+        "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is INT32",
+    ),
+    ({"axis": 2}, ConstraintError, "SequenceLengthsTensor.Sizes must be 1 along Axis, but it is 3"),
+    ({"axis": -1}, ConstraintError, r"Axis must be in \[0, "),
 )
-def test_what_the_struct_refuses(change, error, match):
-    with pytest.raises(error, match=match):
-        ReverseSubsequencesDesc(**DOCUMENTED.operands() | change)
 
 
 # Against the oracle.
@@ -293,25 +289,20 @@ def test_a_sharded_axis_needs_an_out_sharding():
 # Mistakes.
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"input": [1, 2]}, DataTypeError, "input must be an array"),
-        ({"sequence_lengths": [[True]] * 4}, DataTypeError, "sequence_lengths must be an array"),
-        ({"sequence_lengths": 3}, ConstraintError, r"sequence_lengths.rank must equal input.rank"),
-        ({"sequence_lengths": LENGTHS > 3}, DataTypeError, "sequence_lengths.dtype must be an integer type, .* bool"),
-        ({"sequence_lengths": LENGTHS[:, 0]}, ConstraintError, "sequence_lengths.rank must equal input.rank"),
-        ({"sequence_lengths": LENGTHS[:1]}, ConstraintError, r"\(1, 1\) and \(4, 6\) differ in dimension 0"),
-        ({"axis": 0}, ConstraintError, "sequence_lengths.sizes must be 1 along axis, but it is 4"),
-        ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
-        ({"axis": 2**63}, ConstraintError, "and the rank is 2"),
-        ({"axis": "1"}, DataTypeError, "axis must be an integer"),
-        ({"axis": None}, DataTypeError, "axis must be an integer"),
-    ],
+test_mistakes_are_named = refuses(
+    CASE,
+    ({"input": [1, 2]}, DataTypeError, "input must be an array"),
+    ({"sequence_lengths": [[True]] * 4}, DataTypeError, "sequence_lengths must be an array"),
+    ({"sequence_lengths": 3}, ConstraintError, r"sequence_lengths.rank must equal input.rank"),
+    ({"sequence_lengths": LENGTHS > 3}, DataTypeError, "sequence_lengths.dtype must be an integer type, .* bool"),
+    ({"sequence_lengths": LENGTHS[:, 0]}, ConstraintError, "sequence_lengths.rank must equal input.rank"),
+    ({"sequence_lengths": LENGTHS[:1]}, ConstraintError, r"\(1, 1\) and \(4, 6\) differ in dimension 0"),
+    ({"axis": 0}, ConstraintError, "sequence_lengths.sizes must be 1 along axis, but it is 4"),
+    ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
+    ({"axis": 2**63}, ConstraintError, "and the rank is 2"),
+    ({"axis": "1"}, DataTypeError, "axis must be an integer"),
+    ({"axis": None}, DataTypeError, "axis must be an integer"),
 )
-def test_mistakes_are_named(change, error, match):
-    with pytest.raises(error, match=f"^reverse_subsequences: .*{match}"):
-        reverse_subsequences(**CASE.arguments | change)
 
 
 def test_numbers_of_numpy_are_accepted():

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from activation_cases import activated
 from draws import dims, pad
-from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 
 from dml_jax.catalogue import STRUCTS as CLASSES
 
@@ -20,13 +20,6 @@ def exact_of(desc, x):
 
 def make(name, input, output, parameters):
     return CLASSES[name](input, output, *parameters)
-
-
-def levels(since, integers):
-    rows = ("3_0", RANKS_1_TO_8), ("2_0", RANKS_4_TO_5), ("1_0", RANK_4)
-    older = [level(one, ranks, input=FLOATS) for one, ranks in rows if one >= since]
-    newer = [level("5_1", RANKS_1_TO_8, input=FLOATS | integers)] if integers else []
-    return (*newer, *(older or [level(since, RANKS_1_TO_8, input=FLOATS)]))
 
 
 def fill(rng, port, tensor, count):
@@ -46,14 +39,12 @@ def draw(name, several, flat, rng):
     return {"input": sizes, "output": sizes, **dict(zip(names, parameters, strict=True))}
 
 
-def struct_of(name, several, *, since="1_0", integers=(), breaks=(), expected=exact_of, units=8, examples=()):
+def struct_of(name, several, *, breaks=(), expected=exact_of, units=8, examples=()):
     """One of them.
 
     Args:
       name: of the operator.
       several: parameters that are tried; the first ones are those of the descriptor.
-      since: its feature level.
-      integers: the types of integers that it takes from 5_1 on.
       breaks: the changes that break the rules that not all of them have.
       expected: takes a descriptor and an array; returns what the operator makes of it.
       units: as in `Struct`.
@@ -66,7 +57,6 @@ def struct_of(name, several, *, since="1_0", integers=(), breaks=(), expected=ex
     return Struct(
         desc,
         breaks={"same_sizes(output, input)": {"output": f32(1, 1, 3, 2)}, **breaks},
-        levels=levels(since, integers),
         examples=(Example(desc, [values.ravel().tolist()], [computed.ravel().tolist()]), *examples),
         draw=partial(draw, name, several, "effective_rank" in breaks),
         expected=expected,

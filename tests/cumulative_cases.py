@@ -1,11 +1,10 @@
-"""Shared cases of cumulative sums and products: an oracle by loops, feature levels, and random structs."""
+"""Shared cases of cumulative sums and products: an oracle by loops, and random structs."""
 
 import numpy as np
 from draws import dims
-from operator_cases import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, f32, level
+from operator_cases import f32
 from oracles import coordinates
 
-FI32 = FLOATS | {"INT32", "UINT32"}
 # DirectML's documented rows.
 ROWS = f32(1, 1, 3, 4)
 NUMBERS = [2, 1, 3, 5, 3, 8, 7, 3, 9, 6, 2, 4]
@@ -35,15 +34,6 @@ def _element(number, dtype):
     if dtype.kind in "iu":
         return np.array(number % 2 ** (8 * dtype.itemsize), np.uint64).astype(dtype)
     return np.array(number).astype(dtype)
-
-
-def since(first):
-    """DirectML's table of an operator that came with a feature level."""
-    return (
-        level("5_0", RANKS_1_TO_8, input=FLOATS | INDEX_TYPES),
-        level("4_0", RANKS_1_TO_8, input=FI32),
-        level(first, RANK_4, input=FI32),
-    )
 
 
 def draw(exclusive):

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, level
 
 # Blocks, channels and H != W together tell every known mistake apart; block 2 and one channel tell none.
 every_order_and_size = pytest.mark.parametrize(
@@ -40,10 +39,6 @@ SPACE = {
 ORDERS = {"DCR": "DEPTH_COLUMN_ROW", "CRD": "COLUMN_ROW_DEPTH"}
 
 IMAGE = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6)
-
-# Of the structs whose names end in 1, and of the others.
-SINCE_2_1 = (level("5_0", RANK_4, input=ALL_TYPES), level("2_1", RANK_4, input=UP_TO_32_BITS))
-SINCE_1_0 = (*SINCE_2_1, level("1_0", RANK_4, input=FLOATS))
 
 
 def order_of(desc):

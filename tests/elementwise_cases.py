@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from draws import dims
-from operator_cases import Example, Struct
+from operator_cases import LEVELS, Example, Struct
 from operator_cases import like as retyped
 
 from dml_jax import DataType, TensorDesc, catalogue
@@ -25,7 +25,6 @@ class Row:
 
     Args:
       formula: takes a number per input, and the fields behind the tensors but ScaleBias by name; returns a number.
-      levels: DirectML's table, the newest row first.
       inputs: the fields of what is read.
       output: that of what is written.
       scales: pairs that ScaleBias may be; none if the struct has no such field.
@@ -40,10 +39,10 @@ class Row:
       typed: whether it takes the data type of the first input too, as `dtype`.
       signed_zeros: whether the sign of a 0 is always the formula's.
       most: the greatest absolute value of floats at which the formula is compared.
+      levels_of: the struct that has its feature levels, where DirectML lacks it.
     """
 
     formula: Callable[..., Any]
-    levels: Sequence[Any]
     inputs: tuple[str, ...]
     output: str = "output"
     scales: Sequence[tuple[float, float]] = ()
@@ -58,6 +57,7 @@ class Row:
     typed: bool = False
     signed_zeros: bool = True
     most: float = np.inf
+    levels_of: str | None = None
 
 
 def class_of(name):
@@ -165,7 +165,8 @@ def draw(row, rng):
 
 def struct_of(name, row):
     """All that the shared tests want to know: of tensors of rank 4, in a type of the oldest level."""
-    oldest = row.levels[-1]
+    levels = LEVELS[row.levels_of or name]
+    oldest = levels[-1]
     own = {of: next(t for t in ("FLOAT32", "UINT32", "UINT8") if t in types) for of, types in oldest.types.items()}
     types = {one: own.get(one, own[row.inputs[0]]) for one in (*row.inputs, row.output)}
     arrays = [np.array(numbers, TYPES[types[one]]) for one, numbers in zip(row.inputs, row.example, strict=True)]
@@ -178,7 +179,7 @@ def struct_of(name, row):
     return Struct(
         scaled,
         breaks={f"same_sizes({one}, {first})": {one: tensor} for one, tensor in longer.items()} | dict(row.breaks),
-        levels=row.levels,
+        levels=levels,
         examples=(Example(desc, [a.tolist() for a in arrays], [outputs.tolist()]),),
         draw=partial(draw, row),
         expected=partial(expected, row),

@@ -5,8 +5,10 @@ tests/operators/test_NAME.py has `oracle`, CASE, BREAKS, VARIANTS and STRUCTS; c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -88,25 +90,32 @@ class Call:
 class Level:
     """One row of DirectML's table of a struct: from feature level `since` on, these ranks, and the types by tensor.
 
-    `of_one_type` says that all these tensors have one type.
+    Tensors that must have the type of another at every level are left out. `of_one_type` says that all these tensors
+    have one type.
     """
 
     since: str
-    ranks: frozenset[int]
-    types: Mapping[str, frozenset[str]]
+    ranks: Set[int]
+    types: Mapping[str, Set[str]]
     of_one_type: bool = False
 
 
-def level(since, ranks, *, of_one_type=False, **types):
-    """A row; tensors that must have the type of another at every level are left out."""
-    return Level(since, frozenset(ranks), {name: frozenset(accepted) for name, accepted in types.items()}, of_one_type)
+def _levels(rows):
+    for since, (least, most), types, *of_one_type in rows:
+        yield Level(
+            since, {*range(least, most + 1)}, {name: {*of.split()} for name, of in types.items()}, bool(of_one_type)
+        )
 
+
+# DirectML's table of every struct, the newest row first.
+_TABLES = Path(__file__).parent / "data/feature_levels.json"
+LEVELS = {name: tuple(_levels(rows)) for name, rows in json.loads(_TABLES.read_text()).items()}
 
 FLOATS = {"FLOAT32", "FLOAT16"}
 UP_TO_32_BITS = FLOATS | {"INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"}
 ALL_TYPES = UP_TO_32_BITS | {"FLOAT64", "INT64", "UINT64"}
 INDEX_TYPES = {"INT64", "INT32", "UINT64", "UINT32"}
-RANK_4, RANKS_4_TO_5, RANKS_1_TO_8 = {4}, {4, 5}, set(range(1, 9))
+RANKS_1_TO_8 = set(range(1, 9))
 
 
 @dataclass(eq=False)
@@ -126,7 +135,6 @@ class Struct:
       desc: a valid descriptor of rank 4 at most whose tensors have the types of the struct's oldest level; an array
         of tensors holds two or more.
       breaks: for each rule of `desc.constraints` the fields that, changed so, break it.
-      levels: DirectML's table, the newest row first.
       examples: DirectML's, one at least.
       draw: takes a NumPy generator, returns random fields: of a tensor its sizes (of an array of them a list), and the
         attributes; as `data_types`, by tensor, those that the attributes decide.
@@ -140,11 +148,11 @@ class Struct:
       units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which
         gives float64 numbers, before they are rounded to their type; None where bits are compared, as those of integers
         always are.
+      levels: the table of a struct that LEVELS lacks.
     """
 
     desc: dml_jax.OperatorDesc
     breaks: Mapping[str, Mapping[str, Any]]
-    levels: Sequence[Level]
     examples: Sequence[Example]
     draw: Callable[[np.random.Generator], dict[str, Any]]
     expected: Callable[..., Any]
@@ -152,6 +160,10 @@ class Struct:
     fill: Callable[..., Any] | None = None
     typed: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda types: {}
     units: float | None = None
+    levels: Sequence[Level] = ()
+
+    def __post_init__(self):
+        self.levels = self.levels or LEVELS[self.name]
 
     @property
     def name(self):

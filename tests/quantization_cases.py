@@ -4,8 +4,6 @@ import ml_dtypes
 import numpy as np
 from oracles import coordinates
 
-BYTES = {"INT8", "UINT8"}
-INTEGERS = BYTES | {"INT32", "INT16", "UINT32", "UINT16"}
 # By which halves occur, and numbers that are no sums of few powers of two.
 SCALES = np.array([1 / 32, 0.5, 3, 7 / 32, 0.1, 0.013, 2.7])
 

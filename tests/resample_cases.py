@@ -108,7 +108,6 @@ def clamp_to(number, dtype):
 
 # Shared by the structs of RESAMPLE and RESAMPLE_GRAD.
 
-RANKS = {1, 2, 3, 4}
 LEADING = {"scales": 1.0, "input_pixel_offsets": 0.5, "output_pixel_offsets": -0.5}
 LAW_BREAKS = {"one_per_dimension(scales)": {"scales": (2,)}, "positive(scales)": {"scales": (1, 1, 1, -2)}}
 OFFSET_BREAKS = {

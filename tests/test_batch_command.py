@@ -44,7 +44,6 @@ def distinct(high, shape):
 X = random_rows(N, np.int64, (4, 6))
 INDICES = RNG.integers(-9, 9, (N, 4, 3))
 TUPLES = distinct(4, (N, 3))[..., None]
-VIEWED = np.lib.stride_tricks.sliding_window_view(X.reshape(N, 24)[:, 1:], 3, axis=1)[:, ::2][:, :5]
 CASES = {
     "gather": ([X, INDICES], ["--axis", 1], lambda x, i: ORACLES["gather"](x, i, 1)),
     "gather_elements": (

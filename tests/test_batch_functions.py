@@ -146,7 +146,6 @@ def turned(x):
 ROWS = random_rows(N, np.uint8, (2, 3)).astype(np.float32)
 SMALL = (np.arange(N * 6).reshape(N, 6) % 16 - 8).astype(ml_dtypes.int4)
 SCALE = 2.0 ** np.arange(6, dtype=np.float32).reshape(1, 6)
-FACTORS = np.float32([3, 5])
 # The function or graph, the files, which are shared, and the result.
 CASES = {
     "function": ("call", "steps:swap", [ROWS], [], ROWS[:, ::-1]),

@@ -15,7 +15,6 @@ from dml_jax.command.main import command as dml_jax_command
 
 OPERATORS = options.batch_operators()
 OPTIONS = [(name, option) for name, operator in OPERATORS.items() for option in operator.attributes]
-IDS = [f"{name} {option.opts[0]}" for name, option in OPTIONS]
 
 
 def argument(option):

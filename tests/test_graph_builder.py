@@ -59,11 +59,11 @@ QUANTIZED = (
     "QUANTIZED_LINEAR_CONVOLUTION",
     "QUANTIZED_LINEAR_AVERAGE_POOLING",
 )
-ELEMENTWISE = {**test_binary.ROWS, **test_unary.ROWS}
+ELEMENTWISE = (*test_binary.STRUCTS, *test_unary.STRUCTS)
 # Where DirectML takes other types than those that follow, for results of comparisons, or other sizes: fewer columns,
 # less than the strides reach, or more.
 MAY_DIFFER = {
-    **{name: {"output": "data_type"} for name, row in ELEMENTWISE.items() if "output" in row.levels[0].types},
+    **{struct.name: {"output": "data_type"} for struct in ELEMENTWISE if "output" in struct.levels[0].types},
     "NONZERO_COORDINATES": {"output_coordinates": "sizes"},
     "SLICE1": {"output": "sizes"},
     "CONVOLUTION": {"output": "sizes"},

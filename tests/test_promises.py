@@ -50,7 +50,6 @@ def first_of_each(cases):
 
 
 every_case = by_name(CASES)
-every_variant = by_name(VARIANTS)
 # Those of arrays: others are constants to vmap and shard_map.
 MAPPED = {name: case for name, case in VARIANTS.items() if case.leaves}
 LINEAR = {name: case for name, case in VARIANTS.items() if case.is_linear and case.floats}

@@ -4,16 +4,11 @@ from math import prod
 
 import numpy as np
 from draws import dims
-from operator_cases import ALL_TYPES, f32, level
+from operator_cases import f32
 from oracles import coordinates
 
 LEADING = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 NAMES = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
-
-
-def levels(image):
-    """DirectML's table; `image` is the tensor that is no columns. Its types are those that ONNX Runtime hands over."""
-    return (level("6_4", range(3, 9), **{image: ALL_TYPES}),)
 
 
 def filled(window_sizes, **given):

@@ -14,7 +14,6 @@ from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, 
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import (
-    UP_TO_32_BITS,
     Call,
     f32,
 )
@@ -108,8 +107,6 @@ PARAMETERS = {
 }
 # Bits are compared where nothing is rounded.
 EXACT = {"ACTIVATION_IDENTITY", "ACTIVATION_RELU", "ACTIVATION_SHRINK", "ACTIVATION_THRESHOLDED_RELU"}
-SINCE = {"ACTIVATION_SHRINK": "2_0", "ACTIVATION_CELU": "3_0", "ACTIVATION_GELU": "5_1", "ACTIVATION_SOFTMAX1": "5_1"}
-INTEGERS = {"ACTIVATION_RELU": {"INT32", "INT16", "INT8"}, "ACTIVATION_SHRINK": UP_TO_32_BITS}
 BREAKS_OF = {
     "ACTIVATION_SOFTMAX": {"effective_rank": dict.fromkeys(("input", "output"), f32(1, 2, 1, 3))},
     "ACTIVATION_SOFTMAX1": {"axes_within(axes)": {"axes": (1, 4)}},
@@ -127,8 +124,6 @@ STRUCTS = tuple(
     struct_of(
         name,
         parameters,
-        since=SINCE.get(name, "1_0"),
-        integers=INTEGERS.get(name, ()),
         breaks=BREAKS_OF.get(name, {}),
         expected=expected(name),
         units=None if name in EXACT else 8,

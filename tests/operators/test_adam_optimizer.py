@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits, sampled
 from draws import dims
-from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, Example, Struct, f32, level, u32
+from operator_cases import Example, Struct, f32, u32
 from refusals import refuses
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
@@ -71,10 +71,6 @@ STRUCTS = (
             "in_range(beta1)": {"beta1": 1.5},
             "in_range(beta2)": {"beta2": -0.5},
         },
-        levels=tuple(
-            level(since, ranks, input_parameters=FLOATS, training_step={"UINT32"})
-            for since, ranks in (("4_0", RANKS_1_TO_8), ("3_0", RANK_4))
-        ),
         examples=(
             Example(DESC, [[1, 1], [0, 0], [0, 0], [2, -4], [1]], [[0.5, 1.5], [1, -2], [1, 4]]),
             # 1 - Beta2 is 0.000999987 in FLOAT32.

@@ -13,7 +13,7 @@ from checks import assert_calls_agree, assert_close, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import ALL_TYPES, FLOATS, INDEX_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -106,7 +106,6 @@ def fill_fused(rng, port, tensor, count):
     return rng.normal(size=count).astype(tensor.dtype)
 
 
-FI32 = FLOATS | {"INT32", "UINT32"}
 ROW = f32(3)
 SAMPLE = ElementWiseAddDesc(ROW, ROW, ROW)
 SAMPLE1 = ElementWiseAdd1Desc(ROW, ROW, ROW, Activation("ACTIVATION_ELU", (0.5,)))
@@ -120,13 +119,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks=SAME,
-        levels=(
-            level("5_1", RANKS_1_TO_8, a=ALL_TYPES - {"FLOAT64"}),
-            level("4_1", RANKS_1_TO_8, a=FLOATS | INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, a=FI32),
-            level("2_1", RANKS_4_TO_5, a=FI32),
-            level("1_0", RANKS_4_TO_5, a=FLOATS),
-        ),
         examples=(Example(SAMPLE, [[1, 2, 3], [5, 8, -5]], [[6, 10, -2]]),),
         draw=draw,
         expected=lambda desc, a, b: oracle(a, b),
@@ -135,7 +127,6 @@ STRUCTS = (
     Struct(
         DESC1,
         breaks=SAME,
-        levels=(level("3_0", RANKS_1_TO_8, a=FLOATS), level("2_0", RANKS_4_TO_5, a=FLOATS)),
         examples=(Example(SAMPLE1, [[1, 2, 3], [5, 8, -5]], [[6, 10, -0.4323324]]),),
         draw=draw_fused,
         expected=lambda desc, a, b: exact(a, b, desc.fused_activation),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import ALL_TYPES, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Example, Struct, f32, level, u32
+from operator_cases import Example, Struct, f32, u32
 from oracles import coordinates
 
 from dml_jax import AxisDirection, TensorDesc, compile_operator
@@ -61,10 +61,6 @@ def struct_of(cls):
             "axes_within(axes)": {"axes": (0, 0)},
             "sizes_follow(output)": {"output": u32(1, 1, 3, 1)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES - {"FLOAT64"}, output=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, output=INDEX_TYPES),
-        ),
         examples=[
             *(Example(cls(IMAGE, u32(*sizes), axes, 0), [TABLE], [output]) for axes, sizes, output in DOCUMENTED[cls]),
             *(

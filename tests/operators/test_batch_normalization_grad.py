@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits
 from normalization_cases import EPSILONS, axes_of, broadcast, draw_sizes, fill, moments
-from operator_cases import FLOATS, RANKS_1_TO_8, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 
 from dml_jax import TensorDesc
 from dml_jax.descs import (
@@ -56,7 +56,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks=BREAKS,
-        levels=(level("3_1", RANKS_1_TO_8, input=FLOATS),),
         # Deviations of 2 and 4.
         examples=(
             Example(
@@ -73,7 +72,6 @@ STRUCTS = (
     Struct(
         TRAINING,
         breaks=BREAKS,
-        levels=(level("4_1", RANKS_1_TO_8, input=FLOATS),),
         # Deviations of 2 and 2, as the variances are 1.
         examples=(
             Example(

@@ -11,7 +11,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, sampled
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, RANK_4, RANKS_1_TO_8, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, NARROW, numbered, on_explicit_mesh, random_keys
@@ -93,7 +93,6 @@ def draw(rng):
     return {"input": sizes, "output": sizes}
 
 
-ALL_BUT_FLOAT64 = ALL_TYPES - {"FLOAT64"}
 FIRST = {"FLOAT32", "FLOAT16", "INT16", "INT8", "UINT16", "UINT8"}
 FLOATS = [-1.5, -1, -0.9, 0.5, 2.9, 255, 256, 300, 1e20, -1e20]
 TEN = (1, 1, 2, 5)
@@ -102,12 +101,6 @@ STRUCTS = (
     Struct(
         UNSIGNED,
         breaks={"same_sizes(output, input)": {"output": TensorDesc("UINT8", (1, 2, 1, 5))}},
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES, output=ALL_TYPES),
-            level("3_1", RANKS_1_TO_8, input=ALL_BUT_FLOAT64, output=ALL_BUT_FLOAT64),
-            level("3_0", RANK_4, input=ALL_BUT_FLOAT64, output=ALL_BUT_FLOAT64),
-            level("1_0", RANK_4, input=FIRST, output=FIRST),
-        ),
         # DirectML's page has none: these are what is chosen here.
         examples=(
             Example(UNSIGNED, [FLOATS], [[0, 0, 0, 0, 2, 255, 255, 255, 255, 0]]),

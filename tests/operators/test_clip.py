@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -116,12 +116,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks=SAME,
-        levels=(
-            level("5_0", RANKS_1_TO_8, input=ALL_TYPES - {"FLOAT64"}),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS),
-            level("2_1", RANK_4, input=UP_TO_32_BITS),
-            level("1_0", RANK_4, input=FLOATS),
-        ),
         examples=(Example(SAMPLE, [[-4, -3, -2, -1, 0, 1, 2, 3, 4]], [[-2.5, -2.5, -2, -1, 0, 1, 2, 2.5, 2.5]]),),
         draw=draw,
         expected=expected,
@@ -135,7 +129,6 @@ STRUCTS = (
             "held(min, min_max_data_type)": {"min": -1e300},
             "held(max, min_max_data_type)": {"max": 1e300},
         },
-        levels=(level("5_0", RANKS_1_TO_8, input=ALL_TYPES - {"FLOAT64"}),),
         examples=(Example(SAMPLE1, [[1, 2, 3, 4, 5]], [[2, 2, 3, 4, 4]]),),
         draw=draw_of_every_type,
         expected=expected1,

@@ -12,7 +12,7 @@ from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, 
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
@@ -264,7 +264,6 @@ STRUCTS = (
             "sizes_follow(bias)": {"bias": f32(1, 2, 1, 1)},
             "sizes(output)": {"output": f32(1, 1, 2, 3)},
         },
-        levels=(level("4_0", {3, 4, 5}, input=FLOATS), level("1_0", RANKS_4_TO_5, input=FLOATS)),
         examples=(
             Example(SQUARE, [range(1, 10), [0.5] * 4], [[6, 8, 12, 14]]),
             Example(CUBE, [[1] * 27, [0.5] * 8], [[4] * 8]),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, together
-from cumulative_cases import NUMBERS, ROWS, accumulated, draw, exact, since
+from cumulative_cases import NUMBERS, ROWS, accumulated, draw, exact
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
 from small_arrays import every_small_shape, numbered
@@ -50,7 +50,6 @@ STRUCTS = (
     Struct(
         desc(3),
         breaks={"same_sizes(output, input)": {"output": f32(1, 1, 4, 3)}, "below_rank(axis)": {"axis": 4}},
-        levels=since("3_1"),
         examples=(
             Example(desc(3), [NUMBERS], [[2, 2, 6, 30, 3, 24, 168, 504, 9, 54, 108, 432]]),
             Example(desc(3, exclusive=True), [NUMBERS], [[1, 2, 2, 6, 1, 3, 24, 168, 1, 9, 54, 108]]),

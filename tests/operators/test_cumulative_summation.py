@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits
-from cumulative_cases import NUMBERS, ROWS, accumulated, draw, exact, since
+from cumulative_cases import NUMBERS, ROWS, accumulated, draw, exact
 from operator_cases import Call, Example, Struct, f32
 from small_arrays import every_small_shape, numbered
 
@@ -47,7 +47,6 @@ STRUCTS = (
     Struct(
         desc(3),
         breaks={"same_sizes(output, input)": {"output": f32(1, 1, 4, 3)}, "below_rank(axis)": {"axis": 4}},
-        levels=since("2_1"),
         examples=(
             Example(desc(3), [NUMBERS], [[2, 3, 6, 11, 3, 11, 18, 21, 9, 15, 17, 21]]),
             Example(desc(3, exclusive=True), [NUMBERS], [[0, 2, 3, 6, 0, 3, 11, 18, 0, 9, 15, 17]]),

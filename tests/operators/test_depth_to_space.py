@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from depth_space_cases import DEPTH, IMAGE, ORDERS, SINCE_1_0, SINCE_2_1, SPACE, every_order_and_size, order_of
+from depth_space_cases import DEPTH, IMAGE, ORDERS, SPACE, every_order_and_size, order_of
 from draws import draw_blocks
 from operator_cases import Call, Example, Struct, f32
 from oracles import channel, channels_as, channels_first, coordinates
@@ -65,7 +65,6 @@ STRUCTS = (
     Struct(
         DepthToSpaceDesc(f32(1, 8, 2, 3), f32(1, 2, 4, 6), block_size=2),
         breaks=BREAKS_OF_BOTH,
-        levels=SINCE_1_0,
         examples=(example(DepthToSpaceDesc),),
         draw=draw,
         expected=lambda desc, x: oracle(x, desc.block_size),
@@ -73,7 +72,6 @@ STRUCTS = (
     Struct(
         DepthToSpace1Desc(f32(1, 8, 2, 3), f32(1, 2, 4, 6), block_size=2, order="COLUMN_ROW_DEPTH"),
         breaks=BREAKS_OF_BOTH,
-        levels=SINCE_2_1,
         examples=(example(DepthToSpace1Desc, "DCR"), example(DepthToSpace1Desc, "CRD")),
         draw=lambda rng: draw(rng) | {"order": int(rng.integers(0, 2))},
         expected=lambda desc, x: oracle(x, desc.block_size, order_of(desc)),

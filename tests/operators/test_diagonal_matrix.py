@@ -12,7 +12,7 @@ from checks import assert_same_bits, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float
@@ -63,18 +63,11 @@ def draw(rng):
     return {"output": dims(rng, int(rng.integers(2, 5))), "offset": offset, "value": int(rng.integers(0, 128))}
 
 
-RANKS_2_TO_4 = {2, 3, 4}
 DOCUMENTED = DiagonalMatrixDesc(f32(1, 1, 3, 3), 0, 1)
 STRUCTS = (
     Struct(
         DOCUMENTED,
         breaks={},
-        levels=(
-            level("5_1", RANKS_2_TO_4, output=ALL_TYPES),
-            level("4_0", RANKS_2_TO_4, output=UP_TO_32_BITS),
-            level("2_1", RANK_4, output=UP_TO_32_BITS),
-            level("2_0", RANK_4, output=FLOATS),
-        ),
         examples=(
             Example(DOCUMENTED, [], [[1, 0, 0, 0, 1, 0, 0, 0, 1]]),
             Example(DiagonalMatrixDesc(f32(1, 1, 3, 3), 1, 1), [], [[0, 1, 0, 0, 0, 1, 0, 0, 0]]),

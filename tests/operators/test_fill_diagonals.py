@@ -13,7 +13,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
@@ -87,7 +87,6 @@ STRUCTS = (
             "type_of(value_data_type, output)": {"value_data_type": DataType.INT32},
             "held(value, value_data_type)": {"value": 1e39},
         },
-        levels=(level("5_1", {2, 3, 4}, output=ALL_TYPES),),
         examples=(
             Example(BAND, [], [[7, 7, 7, 0, 0, 0, 7, 7, 7, 0, 0, 0, 7, 7, 7, 0, 0, 0, 7, 7]]),
             Example(UPPER, [NUMBERS], [[0, 7, 3, 7, 9, 0, 0, 8, 6, 9, 0, 0, 0, 8, 7, 0, 0, 0, 0, 4]]),

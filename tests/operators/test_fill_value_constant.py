@@ -13,7 +13,7 @@ from checks import assert_same_bits, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, SHAPES, every_narrow_float
@@ -68,11 +68,6 @@ STRUCTS = (
             "type_of(value_data_type, output)": {"value_data_type": DataType.INT32},
             "held(value, value_data_type)": {"value": 1e39},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, output=ALL_TYPES),
-            level("4_0", RANKS_1_TO_8, output=UP_TO_32_BITS),
-            level("2_1", RANK_4, output=UP_TO_32_BITS),
-        ),
         examples=(Example(DOCUMENTED, [], [[13] * 8]),),
         draw=draw,
         expected=lambda desc: oracle(desc.output.sizes, desc.value, desc.output.dtype),

@@ -14,7 +14,7 @@ from checks import assert_same_bits, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, SHAPES
@@ -81,11 +81,6 @@ STRUCTS = (
             "held(value_start, value_data_type)": {"value_start": 1e39},
             "held(value_delta, value_data_type)": {"value_delta": -1e39},
         },
-        levels=(
-            level("5_0", RANKS_1_TO_8, output=ALL_TYPES - {"FLOAT64"}),
-            level("4_0", RANKS_1_TO_8, output=UP_TO_32_BITS),
-            level("2_1", RANK_4, output=UP_TO_32_BITS),
-        ),
         examples=(
             Example(DOCUMENTED, [], [[3, 5, 7]]),
             Example(BYTES, [], [[10, 8, 6, 4]]),

@@ -15,7 +15,7 @@ from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
-from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
+from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, FoldDesc, TensorDesc, compile_operator, fold, unfold
 
@@ -114,7 +114,6 @@ STRUCTS = (
             "fits": {"dilations": (1, 3)},
             "sizes_follow(input)": {"input": f32(1, 9, 5)},
         },
-        levels=levels("output"),
         examples=(
             Example(PLAIN, [range(36)], [[0, 5, 13, 9, 14, 38, 54, 32, 38, 86, 102, 56, 26, 57, 65, 35]]),
             Example(PADDED, [range(72)], [FIRST]),

@@ -13,17 +13,10 @@ from draws import dims, pad, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import addressed, coordinates
@@ -90,12 +83,6 @@ STRUCTS = (
             "fits_rank(output)": {"input": f32(2, 3, 2)},
             "sizes_follow(output)": {"output": f32(2, 2, 3)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES, indices=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, indices=INDEX_TYPES),
-            level("2_1", RANK_4, input=UP_TO_32_BITS, indices={"UINT32"}),
-            level("1_0", RANK_4, input=FLOATS, indices={"UINT32"}),
-        ),
         examples=(
             Example(
                 GatherDesc(f32(4), u32(5), f32(5), 0, 1),

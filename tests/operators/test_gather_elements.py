@@ -12,16 +12,10 @@ from draws import draw_along_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import (
-    ALL_TYPES,
-    INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import addressed, coordinates
@@ -77,11 +71,6 @@ STRUCTS = (
             "same_sizes(indices, input, except_along=axis)": {"axis": 1},
             "same_sizes(output, indices)": {"output": f32(3, 3)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES, indices=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, indices=INDEX_TYPES),
-            level("2_1", RANK_4, input=UP_TO_32_BITS, indices={"UINT32"}),
-        ),
         examples=(Example(DOCUMENTED, (range(1, 10), [1, 2, 0, 2, 0, 0]), [[4, 8, 3, 7, 2, 3]]),),
         draw=draw,
         expected=lambda desc, x, i: oracle(x, i, desc.axis),

@@ -11,16 +11,10 @@ from draws import draw_tuples, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import (
-    ALL_TYPES,
-    INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import addressed, coordinates
@@ -102,15 +96,10 @@ def breaks(desc):
 
 ND = GatherNDDesc(f32(1, 2, 2, 2), u32(1, 1, 2, 2), f32(1, 1, 2, 2), 3, 2)
 ND1 = GatherND1Desc(f32(1, 3, 2, 2), u32(1, 3, 2, 2), f32(1, 1, 3, 2), 3, 3, 1)
-SINCE_3_0 = (
-    level("4_1", RANKS_1_TO_8, input=ALL_TYPES, indices=INDEX_TYPES),
-    level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, indices=INDEX_TYPES),
-)
 STRUCTS = (
     Struct(
         ND,
         breaks=breaks(ND),
-        levels=(*SINCE_3_0, level("2_1", RANK_4, input=UP_TO_32_BITS, indices={"UINT32"})),
         examples=(
             Example(GatherNDDesc(f32(2, 2), u32(2, 1), f32(2, 2), 2, 2), (range(4), [1, 0]), [[2, 3, 0, 1]]),
             Example(ND, (range(8), [0, 1, 1, 0]), [[2, 3, 4, 5]]),
@@ -122,7 +111,6 @@ STRUCTS = (
         ND1,
         breaks=breaks(ND1)
         | {"batch_fits": {"batch_dimension_count": 3}, "batch_sizes_agree": {"indices": u32(1, 2, 2, 2)}},
-        levels=SINCE_3_0,
         examples=(
             Example(GatherND1Desc(f32(2, 2), u32(2, 1), f32(2, 2), 2, 2, 0), (range(4), [1, 0]), [[2, 3, 0, 1]]),
             Example(ND1, (range(12), [0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0]), [[0, 3, 7, 4, 9, 10]]),

@@ -11,7 +11,7 @@ from checks import assert_calls_agree, assert_close, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
@@ -127,7 +127,6 @@ STRUCTS = (
             "sizes_follow(output)": {"output": f32(1, 1, 4, 2)},
             "axes_within(fused_activation)": {"fused_activation": Activation("ACTIVATION_SOFTMAX1", ((4,),))},
         },
-        levels=(level("4_0", {2, 3, 4}, a=FLOATS), level("1_0", RANK_4, a=FLOATS)),
         examples=(
             Example(OUTER, [[1, 2, 3], [4, 5, 6], [2] * 9], [[6, 7, 8, 10, 12, 14, 14, 17, 20]]),
             Example(ONES, [[1] * 32, [1] * 32], [[32]]),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import recurrent_cases
 from checks import assert_same_bits
-from operator_cases import FLOATS, RANK_4, Example, Struct, level
+from operator_cases import Example, Struct
 
 from dml_jax import Activation, ConstraintError, compile_operator
 from dml_jax.descs import GruDesc
@@ -43,7 +43,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks=recurrent_cases.breaks("GRU", DESC),
-        levels=(level("1_0", RANK_4, input=FLOATS, sequence_lengths={"UINT32"}),),
         examples=(Example(MEANS, [[8, 8, 8], [0, 0, 1], [0, 0, 0]], [[4, 6, 7], [7]]),),
         draw=draw,
         expected=expected,

@@ -12,16 +12,10 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
 )
 from oracles import coordinates
 from refusals import refuses
@@ -97,12 +91,6 @@ STRUCTS = (
     Struct(
         SAMPLE,
         breaks={"same_sizes(output, input)": {"output": f32(1, 1, 3, 1)}},
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS),
-            level("2_1", RANKS_4_TO_5, input=UP_TO_32_BITS),
-            level("1_0", RANKS_4_TO_5, input=FLOATS),
-        ),
         examples=(Example(SAMPLE, [[1, 2, 3]], [[12, 14, 16]]),),
         draw=draw,
         expected=expected,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import RANK_4, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from oracles import coordinates
-from quantization_cases import BYTES, at, centred, fill, quantized, wrapped
+from quantization_cases import at, centred, fill, quantized, wrapped
 from refusals import refuses
 from window_cases import counted, draw_windows, places
 
@@ -129,7 +129,6 @@ def breaks(*tensors, scaled):
 
 
 WINDOWS = ((1, 1), (1, 1), (0, 0), (0, 0))
-PADDED = ((1, 1), (1, 1), (1, 1), (1, 1))
 ONE, U1, I1 = f32(1, 1, 1, 1), u8(1, 1, 1, 1), i8(1, 1, 1, 1)
 WHOLE = ConvolutionIntegerDesc(u8(1, 1, 3, 3), U1, u8(1, 1, 2, 2), U1, i32(1, 1, 2, 2), *WINDOWS)
 EDGES = replace(WHOLE, output=i32(1, 1, 4, 4), start_padding=(1, 1), end_padding=(1, 1))
@@ -144,16 +143,11 @@ FILTERS = QuantizedLinearConvolutionDesc(
 )
 LEADING = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 INPUTS, TENSORS = ("input", "filter"), ("input", "filter", "output")
-OF_LINEAR = {**dict.fromkeys(TENSORS, BYTES), **{f"{name}_scale": {"FLOAT32"} for name in TENSORS}, "bias": {"INT32"}}
 NINE = range(2, 11)
 STRUCTS = (
     Struct(
         WHOLE,
         breaks=breaks(*INPUTS, scaled=False),
-        levels=(
-            level("4_0", {3, 4}, input=BYTES, filter=BYTES, output={"INT32"}),
-            level("2_1", RANK_4, input=BYTES, filter=BYTES, output={"INT32"}),
-        ),
         # Those of ONNX's ConvInteger, which ONNX Runtime hands to DirectML so.
         examples=(
             Example(WHOLE, [NINE, [1], [1] * 4, [0]], [[12, 16, 24, 28]]),
@@ -167,7 +161,6 @@ STRUCTS = (
     Struct(
         LINEAR,
         breaks=breaks(*TENSORS, scaled=True) | {"sizes_follow(bias)": {"bias": i32(1, 2, 1, 1)}},
-        levels=(level("4_0", {3, 4}, **OF_LINEAR), level("2_1", RANK_4, **OF_LINEAR)),
         # DirectML's page has none.
         examples=(
             Example(LINEAR, [NINE, [0.5], [1], [1] * 4, [2], [0], [4], [4], [9]], [[13, 14, 16, 17]]),

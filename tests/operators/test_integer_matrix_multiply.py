@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, together
 from draws import dims
-from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from oracles import coordinates
-from quantization_cases import BYTES, INTEGERS, at, centred, fill, quantized, wrapped
+from quantization_cases import at, centred, fill, quantized, wrapped
 from refusals import refuses
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
@@ -115,16 +115,10 @@ REAL = MatrixMultiplyIntegerToFloatDesc(
 )
 ROW = MatrixMultiplyIntegerDesc(u8(1, 3), u8(1), u8(3, 1), u8(1), i32(1, 1))
 INPUTS, TENSORS = ("a", "b"), ("a", "b", "output")
-BYTE_TYPES = dict.fromkeys(TENSORS, BYTES)
-SCALE_TYPES = {f"{name}_scale": {"FLOAT32"} for name in TENSORS}
 STRUCTS = (
     Struct(
         WHOLE,
         breaks=breaks(*INPUTS, scaled=False),
-        levels=(
-            level("4_0", {2, 3, 4}, a=BYTES, b=BYTES, output={"INT32"}),
-            level("2_1", RANK_4, a=BYTES, b=BYTES, output={"INT32"}),
-        ),
         # DirectML's page has none.
         examples=(
             Example(
@@ -141,10 +135,6 @@ STRUCTS = (
     Struct(
         LINEAR,
         breaks=breaks(*TENSORS),
-        levels=(
-            level("4_0", {2, 3, 4}, **BYTE_TYPES, **SCALE_TYPES),
-            level("2_1", RANK_4, **BYTE_TYPES, **SCALE_TYPES),
-        ),
         examples=(
             Example(
                 LINEAR,
@@ -171,7 +161,6 @@ STRUCTS = (
             "same_dtype(bias, a_scale)": {"bias": TensorDesc("FLOAT16", (1, 1, 2, 3))},
             "same_dtype(a_scale, output)": {"output": TensorDesc("FLOAT16", (1, 1, 2, 3))},
         },
-        levels=(level("6_2", {2, 3, 4}, a=INTEGERS, a_scale=FLOATS),),
         examples=(
             Example(
                 REAL,

@@ -11,17 +11,10 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    RANK_4,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
 )
 from oracles import coordinates
 from refusals import refuses
@@ -89,13 +82,6 @@ STRUCTS = (
             "same_sizes(inputs)": {"axis": 2},
             "sizes_follow(output)": {"output": f32(1, 1, 2, 6)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, inputs=ALL_TYPES),
-            level("3_1", RANKS_1_TO_8, inputs=UP_TO_32_BITS),
-            level("3_0", RANKS_4_TO_5, inputs=UP_TO_32_BITS),
-            level("2_1", RANK_4, inputs=UP_TO_32_BITS),
-            level("1_0", RANK_4, inputs=FLOATS | {"INT32", "INT16", "UINT32", "UINT16"}),
-        ),
         examples=(
             Example(DOCUMENTED, (range(1, 7), range(7, 15)), [[1, 2, 3, 7, 8, 9, 10, 4, 5, 6, 11, 12, 13, 14]]),
             Example(JoinDesc(FOURS, f32(1, 3, 2, 2), axis=1), THREE, [range(1, 13)]),

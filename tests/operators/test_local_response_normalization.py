@@ -10,7 +10,7 @@ from checks import assert_close, assert_same_bits, together
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
@@ -99,7 +99,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks={"same_sizes(output, input)": {"output": f32(1, 1, 4, 1)}, "at_least(local_size, 1)": {"local_size": 0}},
-        levels=(level("1_0", RANK_4, input=FLOATS),),
         examples=(
             Example(DESC, [[1, 2, 2, 4]], [[0.2, 0.25, 0.1, 0.25]]),
             Example(IN_CHANNEL, [[1, 2, 2, 4]], [[0.04, 0.1, 0.1, 0.25]]),

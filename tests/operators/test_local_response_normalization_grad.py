@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from checks import assert_close
-from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 
@@ -55,7 +55,6 @@ STRUCTS = (
             **{f"same_sizes({name}, input)": {name: f32(1, 1, 1, 2)} for name in ("input_gradient", "output_gradient")},
             "at_least(local_size, 1)": {"local_size": 0},
         },
-        levels=(level("3_1", RANK_4, input=FLOATS),),
         # y = (1 / 2, 1): of x0 / (x0 ** 2 + x1 ** 2) and 1 / x1 by x = (1, 1) the derivatives are (0, -1 / 2), (0, -1).
         examples=(
             Example(DESC, [[1, 1], [2, 3]], [[0, -4]]),

@@ -6,7 +6,7 @@ import pytest
 from checks import assert_close, assert_same_bits, sampled
 from draws import dims
 from jax.test_util import check_grads
-from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from refusals import refuses
 
 from dml_jax import TensorDesc
@@ -45,7 +45,6 @@ STRUCTS = (
             "below_rank(axis)": {"axis": 4},
             "one_of(p)": {"p": 3},
         },
-        levels=(level("3_1", RANKS_1_TO_8, input=FLOATS), level("1_0", RANK_4, input=FLOATS)),
         examples=(
             Example(DESC, [[1, 2, -3, 6]], [[0.25, 0.25, -0.75, 0.75]]),
             Example(OF_SQUARES, [[3, -4, 0, 1]], [[0.6, -0.8, 0, 0.5]]),

@@ -10,7 +10,7 @@ import pytest
 from checks import assert_close, assert_same_bits, spread, together
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
@@ -106,7 +106,6 @@ STRUCTS = (
     Struct(
         PLAIN,
         breaks=BREAKS_OF_STRUCTS,
-        levels=(level("1_0", RANKS_4_TO_5, input=FLOATS),),
         examples=(Example(PLAIN, [TABLE], [NORMS]),),
         draw=partial(draw, dilated=False),
         expected=expected,
@@ -117,7 +116,6 @@ STRUCTS = (
     Struct(
         DILATED,
         breaks=BREAKS_OF_STRUCTS | DILATED_BREAKS,
-        levels=(level("6_2", RANKS_4_TO_5, input=FLOATS),),
         examples=(Example(DILATED, [TABLE], [SUMS]),),
         draw=partial(draw, dilated=True),
         expected=expected,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import recurrent_cases
 from checks import assert_close, assert_same_bits
-from operator_cases import FLOATS, RANK_4, Example, Struct, level
+from operator_cases import Example, Struct
 from small_arrays import on_explicit_mesh
 
 from dml_jax import Activation, ConstraintError, compile_operator
@@ -59,7 +59,6 @@ STRUCTS = (
             **recurrent_cases.breaks("LSTM", DESC),
             "positive(clip_threshold)": {"clip_threshold": 0},
         },
-        levels=(level("1_0", RANK_4, input=FLOATS, sequence_lengths={"UINT32"}),),
         examples=(Example(DIGITS, DIGITS_INPUTS, [[1, 12, 123], [123], [123]]),),
         draw=draw,
         expected=expected,

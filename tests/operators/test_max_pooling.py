@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level, u32
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import narrow_floats, numbered, on_explicit_mesh
@@ -129,23 +129,6 @@ def expected(desc, x):
     return values if tensor is None else (values, indices.astype(tensor.dtype))
 
 
-EIGHT_BITS = FLOATS | {"INT8", "UINT8"}
-TYPES = ALL_TYPES - {"FLOAT64"}
-WITHOUT_INDICES = (
-    level("5_0", RANKS_4_TO_5, input=TYPES),
-    level("3_0", RANKS_4_TO_5, input=EIGHT_BITS),
-    level("1_0", RANKS_4_TO_5, input=FLOATS),
-)
-
-
-def levels(since):
-    return (
-        level("5_0", RANKS_4_TO_5, input=TYPES, output_indices={"UINT64", "UINT32"}),
-        level("3_0", RANKS_4_TO_5, input=EIGHT_BITS, output_indices={"UINT32"}),
-        level(since, RANKS_4_TO_5, input=FLOATS, output_indices={"UINT32"}),
-    )
-
-
 # DirectML's example: windows of 3 along rows.
 IMAGE, POOLED, WINDOWS = f32(1, 1, 2, 4), f32(1, 1, 2, 2), ((1, 1), (1, 3), (0, 0), (0, 0))
 TABLE, VALUES, INDICES = [3, 5, 7, 1, 9, 4, 2, 8], [7, 7, 9, 8], [2, 2, 4, 7]
@@ -157,7 +140,6 @@ STRUCTS = (
     Struct(
         PLAIN,
         breaks=POOLING_BREAKS,
-        levels=WITHOUT_INDICES,
         examples=[Example(PLAIN, [TABLE], [VALUES])],
         draw=partial(draw_pooled, dilated=False),
         expected=expected,
@@ -167,7 +149,6 @@ STRUCTS = (
     Struct(
         INDEXED,
         breaks=POOLING_BREAKS | SAME,
-        levels=levels("2_0"),
         examples=[Example(INDEXED, [TABLE], [VALUES, INDICES])],
         draw=partial(draw_with_indices, dilated=False),
         expected=expected,
@@ -177,7 +158,6 @@ STRUCTS = (
     Struct(
         DILATED,
         breaks=POOLING_BREAKS | DILATED_BREAKS | SAME,
-        levels=levels("2_1"),
         examples=[Example(DILATED, [TABLE], [VALUES, INDICES])],
         draw=partial(draw_with_indices, dilated=True),
         expected=expected,

@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, Call, Example, Struct, f32, level, u32
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
@@ -71,10 +71,6 @@ STRUCTS = (
     Struct(
         POOLED,
         breaks={"same_sizes(indices, input)": {"indices": u32(1, 1, 4, 1)}},
-        levels=(
-            level("5_0", RANK_4, input=ALL_TYPES - {"FLOAT64"}, indices={"UINT64", "UINT32"}),
-            level("2_0", RANK_4, input=FLOATS, indices={"UINT32"}),
-        ),
         # DirectML's page has none; this one is ONNX's.
         examples=(Example(POOLED, [[1, 2, 3, 4], [5, 7, 13, 15]], [[*[0] * 5, 1, 0, 2, *[0] * 5, 3, 0, 4]]),),
         draw=draw,

@@ -8,7 +8,7 @@ import pytest
 from checks import assert_close, assert_same_bits
 from jax.test_util import check_grads
 from normalization_cases import broadcast, draw_attributes, draw_sizes, fill, moments, normalized
-from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 
 from dml_jax import Activation, ConstraintError, DataTypeError, TensorDesc
 from dml_jax.descs import (
@@ -69,7 +69,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks=BREAKS,
-        levels=(level("1_0", RANK_4, input=FLOATS),),
         examples=(
             Example(DESC, [X, SCALE, BIAS], [[0, 0, 1, 4, 1, 1, 1, 1]]),
             Example(ACROSS, [[1, 2, 3, 6, 0, 4, 4, 4]], [[-2, -1, 0, 3, -3, 1, 1, 1]]),
@@ -82,7 +81,6 @@ STRUCTS = (
     Struct(
         DESC1,
         breaks=BREAKS | AXES,
-        levels=(level("3_1", RANKS_1_TO_8, input=FLOATS), level("2_1", RANK_4, input=FLOATS)),
         examples=(
             Example(DESC1, [X, SCALE, [1, -1]], [[0, 0, 1, 4, 0, 0, 0, 0]]),
             Example(ROWS, [[1, 2, 3, 4, 5, 6, 8, 7]], [[-0.5, 0.5, -0.5, 0.5, -0.5, 0.5, 0.5, -0.5]]),
@@ -95,7 +93,6 @@ STRUCTS = (
     Struct(
         DESC2,
         breaks=BREAKS | AXES,
-        levels=(level("6_3", RANKS_1_TO_8, input=FLOATS),),
         examples=(
             Example(DESC2, [range(8), SCALE, [4]], [[0, 1, 0, 1, 8.5, 11.5, 8.5, 11.5]]),
             Example(ROOTS, [[1, 2, 2, 1, -2, 1, 0, 0], SCALE], [[1, 2, 2, 1, -3, 1.5, 0, 0]]),

@@ -8,7 +8,7 @@ import pytest
 from checks import assert_close, assert_same_bits, together
 from draws import dims
 from jax.test_util import check_grads
-from operator_cases import FLOATS, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from refusals import refuses
 
 from dml_jax import ConstraintError, Expression, GraphBuilder, TensorDesc
@@ -124,11 +124,6 @@ def fill(rng, port, tensor, count):
     if tensor.data_type.name == "INT32":
         return rng.integers(-1, 6, count).astype(np.int32)
     return rng.normal(scale=0.7, size=count).astype(tensor.dtype)
-
-
-def with_ones(rng, sizes, most):
-    """Leading ones, or none."""
-    return (*(1,) * int(rng.integers(0, most - len(sizes) + 1)), *sizes)
 
 
 # Where queries, keys and values come from; of the last one keys and values are those of the past.
@@ -263,7 +258,6 @@ STRUCTS = (
     Struct(
         DESC,
         breaks={**breaks_of(DESC), "at_least(head_count, 1)": {"head_count": 0}},
-        levels=(level("6_1", {3, 4, 5}, output=FLOATS, mask={"INT32"}),),
         examples=(
             Example(LENGTH, [UNITS, UNITS, VALUES, [1]], [[1, 2, 1, 2]]),
             Example(LENGTH, [UNITS, UNITS, VALUES, [2]], [[1.537883, 2.537883, 2.462117, 3.462117]]),
@@ -287,7 +281,6 @@ STRUCTS = (
             },
             "cached": {"key": f32(1, 3, 4), "value": f32(1, 3, 6)},
         },
-        levels=(level("6_3", {3, 4, 5}, output=FLOATS, mask={"INT32"}, past_sequence_lengths={"INT32"}),),
         examples=(Example(CAUSAL, [UNITS, UNITS, VALUES, [0]], [[1, 2, 2.462117, 3.462117], [1, 2, 3, 4, 0, 0]]),),
         draw=lambda rng: draw_of(rng, has_groups=True),
         expected=expected,

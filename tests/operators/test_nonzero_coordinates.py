@@ -8,7 +8,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, sampled
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import RANKS_4_TO_5, UP_TO_32_BITS, Call, Example, Struct, f32, level, u32
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
@@ -70,7 +70,6 @@ def expected(desc, x):
 
 
 DOCUMENTED = NonzeroCoordinatesDesc(f32(1, 1, 2, 4), u32(1, 1, 1, 1), u32(1, 1, 8, 3))
-ONLY = {"UINT32"}
 STRUCTS = (
     Struct(
         DOCUMENTED,
@@ -78,10 +77,6 @@ STRUCTS = (
             "sizes_follow(output_count)": {"output_count": u32(1, 1, 1, 2)},
             "coordinates": {"output_coordinates": u32(1, 1, 4, 3)},
         },
-        levels=(
-            level("4_0", set(range(2, 9)), input=UP_TO_32_BITS, output_count=ONLY, output_coordinates=ONLY),
-            level("3_0", RANKS_4_TO_5, input=UP_TO_32_BITS, output_count=ONLY, output_coordinates=ONLY),
-        ),
         examples=(
             Example(
                 DOCUMENTED,

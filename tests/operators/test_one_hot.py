@@ -11,17 +11,10 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import coordinates, wrap
@@ -99,12 +92,6 @@ STRUCTS = (
             "sizes_follow(indices)": {"indices": u32(1, 1, 3, 4)},
             "two_values": {"values": f32(1, 1, 1, 1)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, values=ALL_TYPES, indices=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, values=UP_TO_32_BITS, indices=INDEX_TYPES),
-            level("2_1", RANK_4, values=UP_TO_32_BITS, indices={"UINT32"}),
-            level("2_0", RANK_4, values=FLOATS, indices={"UINT32"}),
-        ),
         examples=(
             Example(ROWS, [[0, 3, 2], [0, 1]], [[1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0]]),
             Example(COLUMNS, [[0, 2, 1, 0], [0, 1]], [[1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0]]),

@@ -13,16 +13,10 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
 )
 from oracles import coordinates
 from refusals import refuses
@@ -167,12 +161,6 @@ STRUCTS = (
     Struct(
         DOCUMENTED["REFLECTION"],
         breaks=BREAKS_OF_BOTH,
-        levels=(
-            level("5_0", RANKS_1_TO_8, input=ALL_TYPES),
-            level("3_1", RANKS_1_TO_8, input=UP_TO_32_BITS),
-            level("2_1", RANKS_4_TO_5, input=UP_TO_32_BITS),
-            level("1_0", RANKS_4_TO_5, input=FLOATS),
-        ),
         examples=[Example(desc, [ROWS], [PICTURES[mode]]) for mode, desc in DOCUMENTED.items()],
         draw=draw_float,
         expected=expected,
@@ -185,7 +173,6 @@ STRUCTS = (
             "held(padding_value, padding_value_data_type)": {"padding_value": 1e39},
             **BREAKS_OF_BOTH,
         },
-        levels=(level("5_0", RANKS_1_TO_8, input=ALL_TYPES),),
         examples=[Example(desc, [ROWS], [PICTURES[mode]]) for mode, desc in DOCUMENTED1.items()],
         draw=draw,
         expected=expected1,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import FLOATS, RANK_4, RANKS_4_TO_5, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from oracles import coordinates
 from window_cases import (
     DILATED_BREAKS,
@@ -86,7 +86,6 @@ STRUCTS = (
     Struct(
         AVERAGE,
         breaks=BREAKS,
-        levels=(level("3_0", RANKS_4_TO_5, input_gradient=FLOATS),),
         examples=(Example(AVERAGE, [[1, 2, 3, 4]], [[0.25, 0.75, 0.5, 1, 2.5, 1.5, 0.75, 1.75, 1]]),),
         draw=draw_average,
         expected=spread_means,
@@ -97,7 +96,6 @@ STRUCTS = (
     Struct(
         MAX,
         breaks=BREAKS | DILATED_BREAKS | {"same_sizes(output_gradient, input)": {"output_gradient": f32(1, 1, 3, 4)}},
-        levels=(level("4_0", RANKS_4_TO_5, input=FLOATS), level("3_0", RANK_4, input=FLOATS)),
         examples=(Example(MAX, [[1, 2, 3, 2, 4, 2, 5, 6, 7], [1, 2, 4, 5]], [[0, 0, 0, 0, 3, 0, 0, 4, 5]]),),
         draw=draw_max,
         expected=gradient_of_maxima,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import FLOATS, RANKS_1_TO_8, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from quantization_cases import dequantized, fill, quantized
 from refusals import refuses
 
@@ -35,7 +35,6 @@ from dml_jax.dxdispatch.run import run_model
 
 pytestmark = pytest.mark.device
 
-SMALL = {"INT8", "UINT8", "INT4", "UINT4"}
 INT4, UINT4 = (np.dtype(of) for of in (jnp.int4, jnp.uint4))
 
 
@@ -88,7 +87,6 @@ STRUCTS = (
     Struct(
         SMALLER,
         breaks=BREAKS,
-        levels=(level("6_3", RANKS_1_TO_8, input=FLOATS, output=SMALL),),
         # DirectML's page has none.
         examples=(
             Example(SMALLER, [[1, -3.5, 20, 900], [0.5, 10], [1, -2]], [[3, -6, 0, 7]]),
@@ -102,7 +100,6 @@ STRUCTS = (
     Struct(
         GREATER,
         breaks=BREAKS | {"same_sizes(output, input)": {"output": f32(*TWO)}},
-        levels=(level("6_3", RANKS_1_TO_8, input=SMALL, output=FLOATS),),
         # That of ONNX Runtime.
         examples=(Example(GREATER, [[1, 2, 8, 15], [0.5, 2], [1, 8]], [[0, 0.5, 0, 14]]),),
         draw=draw,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, Example, Struct, f32, level
-from quantization_cases import BYTES, INTEGERS, dequantized, fill, quantized
+from operator_cases import Example, Struct, f32
+from quantization_cases import dequantized, fill, quantized
 from refusals import refuses
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
@@ -99,12 +99,6 @@ STRUCTS = (
             "type_of(scale)": {"scale": TensorDesc("FLOAT16", NINE)},
             "same_dtype(zero_point, output)": {"zero_point": i8(*NINE)},
         },
-        levels=(
-            level("6_0", RANKS_1_TO_8, input=FLOATS | {"INT32"}, output=BYTES),
-            level("3_0", RANKS_1_TO_8, input={"FLOAT32", "INT32"}, output=BYTES),
-            level("2_1", RANK_4, input={"FLOAT32", "INT32"}, output=BYTES),
-            level("1_0", RANK_4, input={"FLOAT32"}, output={"UINT8"}),
-        ),
         # DirectML's page has none; ONNX Runtime gives these.
         examples=(
             Example(UNSIGNED, [NUMBERS, [1] * 9, [1] * 9], [[1, 3, 3, 1, 0, 255, 0, 255, 0]]),
@@ -126,12 +120,6 @@ STRUCTS = (
             "same_sizes(output, input)": {"output": ONE},
             "same_dtype(scale, output)": {"output": TensorDesc("FLOAT16", FOUR)},
         },
-        levels=(
-            level("6_0", RANKS_1_TO_8, input=INTEGERS, scale=FLOATS),
-            level("3_0", RANKS_1_TO_8, input=INTEGERS, scale={"FLOAT32"}),
-            level("2_1", RANK_4, input=INTEGERS, scale={"FLOAT32"}),
-            level("1_0", RANK_4, input={"UINT8"}, scale={"FLOAT32"}),
-        ),
         examples=(Example(REAL, [[0, 127, 128, 255], [0.5, 0.5, 2, 2], [128] * 4], [[-64, -0.5, 0, 254]]),),
         draw=draw,
         expected=real,
@@ -146,7 +134,6 @@ STRUCTS = (
             "sizes_follow(output_zero_point)": {"output_zero_point": u8(1, 1, 1, 2)},
             "same_dtype(output, output_zero_point)": {"output_zero_point": I1},
         },
-        levels=(level("4_0", RANKS_1_TO_8, input=FLOATS, output=BYTES, output_scale={"FLOAT32"}),),
         examples=(
             Example(DYNAMIC, [[0, 51, 102, 255]], [[0, 51, 102, 255], [1], [0]]),
             # The range has 0, and 1 is the scale of nothing else.
@@ -167,14 +154,6 @@ STRUCTS = (
             **{f"sizes({name}_zero_point)": {f"{name}_zero_point": u8(2)} for name in ("a", "b", "output")},
             **{f"same_dtype({name}_zero_point, {name})": {f"{name}_zero_point": I1} for name in ("a", "b", "output")},
         },
-        levels=(
-            level(
-                "4_0",
-                RANKS_1_TO_8,
-                **dict.fromkeys(("a", "b", "output"), BYTES),
-                **{f"{name}_scale": {"FLOAT32"} for name in ("a", "b", "output")},
-            ),
-        ),
         # That of ONNX Runtime.
         examples=(
             Example(

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import RANKS_4_TO_5, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from oracles import coordinates
-from quantization_cases import BYTES, at, centred, fill, quantized
+from quantization_cases import at, centred, fill, quantized
 from window_cases import (
     DILATED_BREAKS,
     DILATED_LEADING,
@@ -82,16 +82,6 @@ STRUCTS = (
             f"same_dtype({name}_zero_point, {name})": {f"{name}_zero_point": TensorDesc("INT8", (1, 1, 1, 1))}
             for name in ("input", "output")
         },
-        levels=(
-            level(
-                "6_2",
-                RANKS_4_TO_5,
-                input=BYTES,
-                output=BYTES,
-                input_scale={"FLOAT32"},
-                output_scale={"FLOAT32"},
-            ),
-        ),
         # DirectML prints none: the means that the page of AVERAGE_POOLING has, in units of 0.25.
         examples=(
             Example(DESC, [TABLE, [1], [10], [0.25], [0]], [[24, 18, 18]]),

@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import RANK_4, RANKS_1_TO_8, Call, Example, Struct, f32, level, u32
+from operator_cases import Call, Example, Struct, f32, u32
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh
 
@@ -102,10 +102,6 @@ STRUCTS = (
             "sizes_follow(input_state)": {"input_state": u32(1, 1, 6, 1)},
             "same_sizes(output_state, input_state)": {"output_state": u32(1, 1, 6, 1)},
         },
-        levels=(
-            level("4_0", RANKS_1_TO_8, input_state={"UINT32"}),
-            level("3_0", RANK_4, input_state={"UINT32"}),
-        ),
         examples=(Example(DESC, [[0] * 6], [OF_ZEROS, [2, 0, 0, 0, 0, 0]]),),
         draw=draw,
         expected=expected,

@@ -17,14 +17,11 @@ from operator_cases import (
     ALL_TYPES,
     FLOATS,
     INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
     UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import coordinates
@@ -171,12 +168,6 @@ STRUCTS = (
             "sizes_follow(output)": {"output": u32(1, 1, 3, 1)},
             "same_type(output)": {"function": ReduceFunction.SUM},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES - {"FLOAT64"}, output=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, output=INDEX_TYPES),
-            level("2_1", RANK_4, input=UP_TO_32_BITS, output={"UINT32"}),
-            level("1_0", RANK_4, input=FLOATS, output={"UINT32"}),
-        ),
         examples=(
             Example(COLUMNS, [TABLE], [[6, 6, 9]]),
             Example(ROWS, [TABLE], [[6, 7, 8]]),

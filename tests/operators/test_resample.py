@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from refusals import refuses
 from resample_cases import (
     DIRECTIONS,
@@ -18,7 +18,6 @@ from resample_cases import (
     MODES,
     OFFSET_BREAKS,
     OFFSETS,
-    RANKS,
     X,
     drawer,
     fill,
@@ -91,8 +90,6 @@ VARIANTS = {
 
 # The structs.
 
-BYTES = FLOATS | {"INT8", "UINT8"}
-
 
 def expected(desc, x):
     direction = getattr(desc, "rounding_direction", None)
@@ -107,7 +104,7 @@ def expected(desc, x):
     )
 
 
-HALF, MINUS_HALF, ONES = (0.5,) * 4, (-0.5,) * 4, (1.0,) * 4
+HALF, MINUS_HALF = (0.5,) * 4, (-0.5,) * 4
 SHORT, LONG, FOUR, TWO = (f32(1, 1, 1, n) for n in (2, 4, 4, 2))
 WIDER, SHORTER = (1, 1, 1, 2), (1, 1, 1, 0.5)
 DOUBLED = ResampleDesc(SHORT, LONG, "LINEAR", WIDER)
@@ -123,13 +120,11 @@ UP, DOWN = (
     for direction in ("INCREASING", "DECREASING")
 )
 DOUBLED_3 = Resample3Desc(SHORT, LONG, "LINEAR", "INCREASING", WIDER, HALF, MINUS_HALF, True)
-TABLE = (level("6_2", RANKS, input=BYTES), level("5_1", RANKS, input=FLOATS))
 OF_DOUBLED = ([[1, 2]], [[1, 1.25, 1.75, 2]])
 STRUCTS = (
     Struct(
         DOUBLED,
         breaks=LAW_BREAKS,
-        levels=(*TABLE, level("2_0", RANK_4, input=FLOATS)),
         examples=(
             Example(DOUBLED, *OF_DOUBLED),
             Example(HALVED[0], [[1, 2, 3, 4]], [[2, 4]]),
@@ -144,7 +139,6 @@ STRUCTS = (
     Struct(
         DOUBLED_1,
         breaks=LAW_BREAKS | OFFSET_BREAKS,
-        levels=(*TABLE, level("2_1", RANK_4, input=FLOATS)),
         examples=(Example(DOUBLED_1, *OF_DOUBLED), Example(OF_GRADIENT, [[1, 2, 3, 4]], [[1, 1, 2]])),
         draw=drawer(*OFFSETS),
         expected=expected,
@@ -154,7 +148,6 @@ STRUCTS = (
     Struct(
         DOUBLED_2,
         breaks=LAW_BREAKS | OFFSET_BREAKS,
-        levels=TABLE,
         examples=(
             Example(DOUBLED_2, *OF_DOUBLED),
             Example(UP, [[1, 2, 3, 4]], [[2, 4]]),
@@ -168,7 +161,6 @@ STRUCTS = (
     Struct(
         DOUBLED_3,
         breaks=LAW_BREAKS | OFFSET_BREAKS | {"unfiltered(antialiased)": {"scales": (0.25, 1, 1, 1)}},
-        levels=(level("6_4", RANKS, input=BYTES),),
         examples=(Example(DOUBLED_3, *OF_DOUBLED),),
         draw=drawer("rounding_direction", *OFFSETS, "antialiased"),
         expected=expected,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import resample_cases as forward
 from checks import assert_close, assert_same_bits, sampled
-from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level
+from operator_cases import Example, Struct, f32
 from oracles import clamp, coordinates
 
 from dml_jax import ConstraintError, Resample1Desc, TensorDesc
@@ -68,7 +68,6 @@ STRUCTS = (
     Struct(
         DOUBLED,
         breaks=BREAKS,
-        levels=(level("5_1", forward.RANKS, input_gradient=FLOATS), level("3_0", RANK_4, input_gradient=FLOATS)),
         examples=(Example(DOUBLED, *OF_DOUBLED), Example(OFFSET, *OF_PAGE)),
         draw=drawer(),
         expected=exact,
@@ -79,7 +78,6 @@ STRUCTS = (
     Struct(
         DOUBLED_1,
         breaks=BREAKS,
-        levels=(level("5_1", forward.RANKS, input_gradient=FLOATS),),
         examples=(
             Example(DOUBLED_1, *OF_DOUBLED),
             Example(DOWN, *OF_PAGE),

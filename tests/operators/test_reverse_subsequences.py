@@ -12,16 +12,10 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import coordinates
@@ -101,12 +95,6 @@ STRUCTS = (
             "same_sizes(sequence_lengths, input, except_along=axis)": {"sequence_lengths": u32(1, 1, 2, 1)},
             "same_sizes(output, input)": {"output": f32(1, 1, 3, 3)},
         },
-        levels=(
-            level("5_0", RANKS_1_TO_8, input=ALL_TYPES, sequence_lengths={"UINT64", "UINT32"}),
-            level("4_0", RANKS_1_TO_8, input=UP_TO_32_BITS, sequence_lengths={"UINT32"}),
-            level("3_0", RANKS_4_TO_5, input=UP_TO_32_BITS, sequence_lengths={"UINT32"}),
-            level("2_1", RANK_4, input=UP_TO_32_BITS, sequence_lengths={"UINT32"}),
-        ),
         examples=(
             Example(DOCUMENTED, (range(1, 13), [2, 4, 3]), [[2, 1, 3, 4, 8, 7, 6, 5, 11, 10, 9, 12]]),
             Example(

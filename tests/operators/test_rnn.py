@@ -11,7 +11,7 @@ from checks import assert_calls_agree, assert_close, assert_is, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level, u32
+from operator_cases import Call, Example, Struct, f32, u32
 from recurrent_cases import layer
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
@@ -194,7 +194,6 @@ STRUCTS = (
             "one_per_direction(activation_descs)": {"activation_descs": (RELU,)},
             "some(outputs)": {"output_sequence": None, "output_single": None},
         },
-        levels=(level("1_0", RANK_4, input=FLOATS, sequence_lengths={"UINT32"}),),
         examples=(
             Example(
                 SAMPLE,

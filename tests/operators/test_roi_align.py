@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits, sampled, spread, together
 from jax.sharding import PartitionSpec as P
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level, u32
+from operator_cases import Call, Example, Struct, f32, u32
 from refusals import refuses
 from region_cases import draw, exact, exact_gradients, fill
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
@@ -107,10 +107,6 @@ STRUCTS = tuple(
     Struct(
         desc,
         breaks=BREAKS_OF_STRUCTS,
-        levels=(
-            level("5_0", RANK_4, input=FLOATS, batch_indices={"UINT64", "UINT32"}),
-            level(since, RANK_4, input=FLOATS, batch_indices={"UINT32"}),
-        ),
         examples=(Example(desc, [PICTURE, REGION, [0]], [output]),),
         draw=partial(draw, offsets=desc is WITH_OFFSETS),
         expected=expected,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level, u32
+from operator_cases import Example, Struct, f32, u32
 from region_cases import draw as draw_forward
 from region_cases import exact_gradients, fill
 
@@ -81,7 +81,6 @@ STRUCTS = (
             "at_least(minimum_samples_per_output, 1)": {"minimum_samples_per_output": 0},
             "at_least(maximum_samples_per_output)": {"minimum_samples_per_output": 2},
         },
-        levels=(level("4_1", RANK_4, input_gradient=FLOATS, batch_indices={"UINT32"}),),
         examples=(
             Example(DOCUMENTED, [range(1, 13), REGIONS, [0] * 4], [SPREAD]),
             # In the middle, of 1, 2, 3, 5: the corners move the sample by a half of what they move.

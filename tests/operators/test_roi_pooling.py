@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, together
 from jax.sharding import PartitionSpec as P
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh
 
@@ -95,7 +95,6 @@ STRUCTS = (
             "regions(roi)": {"roi": f32(1, 2, 1, 5)},
             "sizes_follow(output)": {"output": f32(2, 1, 2, 3)},
         },
-        levels=(level("1_0", RANK_4, input=FLOATS),),
         examples=(
             Example(
                 DESC,

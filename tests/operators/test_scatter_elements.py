@@ -10,17 +10,10 @@ from draws import draw_along_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import addressed, coordinates, reduced
@@ -84,12 +77,6 @@ STRUCTS = (
             "same_sizes(updates, indices)": {"updates": f32(3, 3)},
             "same_sizes(output, input)": {"output": f32(2, 3)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES, indices=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, indices=INDEX_TYPES),
-            level("2_1", RANK_4, input=UP_TO_32_BITS, indices={"UINT32"}),
-            level("2_0", RANK_4, input=FLOATS, indices={"UINT32"}),
-        ),
         examples=(
             Example(
                 DOCUMENTED,

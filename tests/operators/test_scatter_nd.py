@@ -10,16 +10,10 @@ from draws import draw_tuples, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import (
-    ALL_TYPES,
-    INDEX_TYPES,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import addressed, coordinates, reduced
@@ -104,11 +98,6 @@ STRUCTS = (
             "sizes_follow(updates)": {"updates": f32(1, 1, 5)},
             "same_sizes(output, input)": {"output": f32(1, 8, 1)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES, indices=INDEX_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, indices=INDEX_TYPES),
-            level("2_1", RANK_4, input=UP_TO_32_BITS, indices={"UINT32"}),
-        ),
         examples=(Example(DESC, (range(1, 9), [4, 3, 1, 7], [9, 10, 11, 12]), [[1, 11, 3, 10, 9, 6, 7, 12]]),),
         draw=draw,
         expected=expected,

@@ -11,7 +11,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -69,12 +69,6 @@ STRUCTS = (
             "same_sizes(b, condition)": {"b": f32(1, 1, 1, 2)},
             "same_sizes(output, condition)": {"output": f32(1, 2, 2, 2)},
         },
-        levels=(
-            level("5_0", RANKS_1_TO_8, a=ALL_TYPES, condition={"UINT8"}),
-            level("3_0", RANKS_1_TO_8, a=UP_TO_32_BITS, condition={"UINT8"}),
-            level("2_1", RANK_4, a=UP_TO_32_BITS, condition={"UINT8"}),
-            level("2_0", RANK_4, a=FLOATS, condition={"UINT8"}),
-        ),
         examples=(Example(DOCUMENTED, [[1, 0, 1, 1], [1, 2, 3, 4], [9, 8, 7, 6]], [[1, 8, 3, 4]]),),
         draw=draw,
         expected=lambda desc, condition, a, b: oracle(condition, a, b),

@@ -13,16 +13,10 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
 )
 from oracles import coordinates
 from refusals import refuses
@@ -112,11 +106,6 @@ def expected1(desc, x):
 FOUR = f32(1, 1, 4, 4)
 DOCUMENTED = SliceDesc(FOUR, f32(1, 1, 2, 2), (0, 0, 1, 0), (1, 1, 2, 2), (1, 1, 2, 3))
 DOCUMENTED1 = Slice1Desc(FOUR, f32(1, 1, 2, 2), (0, 0, 0, 1), (1, 1, 4, 3), (1, 1, -2, 2))
-SINCE_2_1 = (
-    level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
-    level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS),
-    level("2_1", RANKS_4_TO_5, input=UP_TO_32_BITS),
-)
 STRUCTS = (
     Struct(
         DOCUMENTED,
@@ -128,7 +117,6 @@ STRUCTS = (
             "sizes_follow(output)": {"output": f32(1, 1, 2, 1)},
             "inside": {"offsets": (0, 0, 2, 0)},
         },
-        levels=(*SINCE_2_1, level("1_0", RANKS_4_TO_5, input=FLOATS | {"INT32", "INT16", "UINT32", "UINT16"})),
         examples=(
             Example(
                 SliceDesc(FOUR, f32(1, 1, 3, 2), (0, 0, 1, 2), (1, 1, 3, 2), (1,) * 4),
@@ -151,7 +139,6 @@ STRUCTS = (
             "moves": {"input_window_strides": (1, 1, 0, 2)},
             "reached": {"output": f32(1, 1, 2, 3)},
         },
-        levels=SINCE_2_1,
         examples=(
             Example(
                 Slice1Desc(FOUR, f32(1, 1, 2, 2), (0, 0, 0, 1), (1, 1, 4, 3), (1, 1, 2, 2)),

@@ -12,7 +12,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
@@ -97,11 +97,6 @@ STRUCTS = (
             "moves": {"input_window_strides": (1, 1, 0, 2)},
             "reached": {"input_gradient": f32(1, 1, 3, 2)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input_gradient=ALL_TYPES),
-            level("3_1", RANKS_1_TO_8, input_gradient=UP_TO_32_BITS),
-            level("3_0", RANKS_4_TO_5, input_gradient=UP_TO_32_BITS),
-        ),
         examples=(Example(DOCUMENTED, [[1, 3, 9, 11]], [[1, 0, 3, 0] + [0] * 4 + [9, 0, 11, 0] + [0] * 4]),),
         draw=draw,
         expected=lambda desc, x: oracle(

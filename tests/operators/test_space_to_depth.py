@@ -5,7 +5,7 @@ import jax.export
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from depth_space_cases import DEPTH, IMAGE, ORDERS, SINCE_1_0, SINCE_2_1, SPACE, every_order_and_size, order_of
+from depth_space_cases import DEPTH, IMAGE, ORDERS, SPACE, every_order_and_size, order_of
 from draws import draw_blocks
 from operator_cases import Call, Example, Struct, f32
 from oracles import channel, channels_as, channels_first, coordinates
@@ -64,7 +64,6 @@ STRUCTS = (
     Struct(
         SpaceToDepthDesc(f32(1, 2, 4, 6), f32(1, 8, 2, 3), block_size=2),
         breaks=BREAKS_OF_BOTH,
-        levels=SINCE_1_0,
         examples=(example(SpaceToDepthDesc),),
         draw=draw,
         expected=lambda desc, x: oracle(x, desc.block_size),
@@ -72,7 +71,6 @@ STRUCTS = (
     Struct(
         SpaceToDepth1Desc(f32(1, 2, 4, 6), f32(1, 8, 2, 3), block_size=2, order="COLUMN_ROW_DEPTH"),
         breaks=BREAKS_OF_BOTH,
-        levels=SINCE_2_1,
         examples=(example(SpaceToDepth1Desc, "DCR"), example(SpaceToDepth1Desc, "CRD")),
         draw=lambda rng: draw(rng) | {"order": int(rng.integers(0, 2))},
         expected=lambda desc, x: oracle(x, desc.block_size, order_of(desc)),

@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -69,12 +69,6 @@ STRUCTS = (
             "below_rank(axis)": {"axis": 4},
             "parts": {"outputs": (f32(1, 1, 2, 2), f32(1, 1, 2, 2))},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
-            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS),
-            level("2_1", RANK_4, input=UP_TO_32_BITS),
-            level("1_0", RANK_4, input=FLOATS | {"INT32", "INT16", "UINT32", "UINT16"}),
-        ),
         examples=(
             Example(DOCUMENTED, [range(1, 13)], (range(1, 5), range(5, 7), range(7, 13))),
             Example(

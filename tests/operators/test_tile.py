@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -61,12 +61,6 @@ STRUCTS = (
             "each_at_least(repeats, 1)": {"repeats": (1, 1, 0, 3)},
             "sizes_follow(output)": {"output": f32(1, 1, 6, 8)},
         },
-        levels=(
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
-            level("3_1", RANKS_1_TO_8, input=UP_TO_32_BITS),
-            level("2_1", RANK_4, input=UP_TO_32_BITS),
-            level("1_0", RANK_4, input=FLOATS),
-        ),
         examples=(Example(DOCUMENTED, [range(1, 7)], [([1, 2, 3] * 3 + [4, 5, 6] * 3) * 3]),),
         draw=draw,
         expected=lambda desc, x: oracle(x, desc.repeats),

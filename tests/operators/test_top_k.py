@@ -12,16 +12,10 @@ from checks import assert_calls_agree, assert_is, assert_same_bits, sampled
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
     Call,
     Example,
     Struct,
     f32,
-    level,
     u32,
 )
 from oracles import coordinates
@@ -106,12 +100,6 @@ def fill(rng, port, tensor, count):
     return rng.choice(np.array(few).astype(tensor.dtype), count)
 
 
-ALL_BUT_FLOAT64 = ALL_TYPES - {"FLOAT64"}
-LEVELS = (
-    level("5_0", RANKS_1_TO_8, input=ALL_BUT_FLOAT64, output_index={"UINT64", "UINT32"}),
-    level("3_1", RANKS_1_TO_8, input=UP_TO_32_BITS, output_index={"UINT32"}),
-    level("2_1", RANK_4, input=UP_TO_32_BITS, output_index={"UINT32"}),
-)
 STRUCT_BREAKS = {
     "below_rank(axis)": {"axis": 4},
     "enough": {"k": 5},
@@ -139,7 +127,6 @@ STRUCTS = (
     Struct(
         TWO,
         breaks=STRUCT_BREAKS,
-        levels=(*LEVELS, level("1_0", RANK_4, input=FLOATS, output_index={"UINT32"})),
         examples=[Example(*one) for one in DOCUMENTED],
         draw=draw,
         expected=lambda desc, x: _indexed(desc, oracle(x, desc.axis, desc.k)),
@@ -149,7 +136,6 @@ STRUCTS = (
     Struct(
         either_way(TWO, "DECREASING"),
         breaks=STRUCT_BREAKS,
-        levels=LEVELS,
         examples=[
             *(Example(either_way(desc, "DECREASING"), *numbers) for desc, *numbers in DOCUMENTED),
             Example(either_way(THREE, "INCREASING"), *LEAST),

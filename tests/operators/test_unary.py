@@ -1,25 +1,10 @@
-"""Unary elementwise structs: the formula of each in NumPy, and its types by feature level."""
+"""Unary elementwise structs: the formula of each in NumPy, and numbers for it."""
 
 import math
 from functools import partial
 
 import numpy as np
 from elementwise_cases import Row, cut, nearly_whole, on_a_grid, struct_of
-from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, level
-
-LOGICAL = {"UINT32", "UINT8"}
-SIGNED = {"INT32", "INT16", "INT8"}
-UNSIGNED = {"UINT32", "UINT16", "UINT8"}
-
-
-def of_input(*rows):
-    """A table of feature level, ranks and types of the input."""
-    return [level(since, ranks, input=types) for since, ranks, types in rows]
-
-
-SINCE_1_0 = of_input(("3_0", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
-SINCE_2_0 = of_input(("3_0", RANKS_1_TO_8, FLOATS), ("2_0", RANK_4, FLOATS))
-SINCE_2_1 = of_input(("3_0", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
 
 # Formulas of float64, and of integers of any size.
 
@@ -65,25 +50,17 @@ SCALES = [(-0.5, 0.25), (2, 1)]
 EXAMPLE = ([-2.5, -1, -0.5, 0, 0.5, 3],)
 
 
-def of_floats(formula, example=EXAMPLE, levels=SINCE_1_0, scales=SCALES, **more):
-    return Row(
-        formula, levels, ("input",), scales=scales, in_place=("input",), **{"example": example, "units": 16, **more}
-    )
+def of_floats(formula, example=EXAMPLE, scales=SCALES, **more):
+    return Row(formula, ("input",), scales=scales, in_place=("input",), **{"example": example, "units": 16, **more})
 
 
-def exact(formula, example, levels, **more):
-    return Row(formula, levels, ("input",), example=(example,), **more)
+def exact(formula, example, **more):
+    return Row(formula, ("input",), example=(example,), **more)
 
 
 ROWS = {
     "ELEMENT_WISE_ABS": of_floats(
         abs,
-        levels=of_input(
-            ("4_1", RANKS_1_TO_8, FLOATS | SIGNED | {"INT64"}),
-            ("3_0", RANKS_1_TO_8, FLOATS | SIGNED),
-            ("2_1", RANK_4, FLOATS | SIGNED),
-            ("1_0", RANK_4, FLOATS),
-        ),
         scales=[(2, 1), (-3, 5)],
         units=None,
     ),
@@ -102,7 +79,6 @@ ROWS = {
     "ELEMENT_WISE_CONSTANT_POW": of_floats(
         constant_power,
         [[0, 0.5, 2, 3]],
-        of_input(("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("1_0", RANK_4, FLOATS)),
         [(2, 1)],
         fields=[{"exponent": e} for e in (2, 0, 1, -1, -2, 3, 0.5, 1.5)],
         floats=POSITIVE,
@@ -110,57 +86,38 @@ ROWS = {
     ),
     "ELEMENT_WISE_THRESHOLD": of_floats(
         threshold,
-        levels=of_input(
-            ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
-            ("2_1", RANK_4, UP_TO_32_BITS),
-            ("1_0", RANK_4, FLOATS),
-        ),
         scales=[(2, 1)],
         fields=[{"min": 0.5}, {"min": 0}, {"min": -1.5}, {"min": 1e12}],
         units=None,
         typed=True,
         signed_zeros=False,
     ),
-    "ELEMENT_WISE_ERF": of_floats(lambda x: np.float64(math.erf(x)), levels=SINCE_2_0),
-    "ELEMENT_WISE_SINH": of_floats(np.sinh, levels=SINCE_2_0),
-    "ELEMENT_WISE_COSH": of_floats(np.cosh, levels=SINCE_2_0),
-    "ELEMENT_WISE_TANH": of_floats(np.tanh, levels=SINCE_2_0),
-    "ELEMENT_WISE_ASINH": of_floats(np.arcsinh, levels=SINCE_2_0),
-    "ELEMENT_WISE_ACOSH": of_floats(
-        np.arccosh, [[1, 1.5, 2, 8]], SINCE_2_0, [(2, 1)], floats=partial(uniform, 1.25, 4)
-    ),
-    "ELEMENT_WISE_ATANH": of_floats(np.arctanh, [[-0.5, 0, 0.25, 0.75]], SINCE_2_0, SCALES[:1], floats=INSIDE),
+    "ELEMENT_WISE_ERF": of_floats(lambda x: np.float64(math.erf(x))),
+    "ELEMENT_WISE_SINH": of_floats(np.sinh),
+    "ELEMENT_WISE_COSH": of_floats(np.cosh),
+    "ELEMENT_WISE_TANH": of_floats(np.tanh),
+    "ELEMENT_WISE_ASINH": of_floats(np.arcsinh),
+    "ELEMENT_WISE_ACOSH": of_floats(np.arccosh, [[1, 1.5, 2, 8]], [(2, 1)], floats=partial(uniform, 1.25, 4)),
+    "ELEMENT_WISE_ATANH": of_floats(np.arctanh, [[-0.5, 0, 0.25, 0.75]], SCALES[:1], floats=INSIDE),
     "ELEMENT_WISE_LOGICAL_NOT": exact(
         lambda x: x == 0,
         [0, 1, 2, 2**32 - 1],
-        of_input(("3_0", RANKS_1_TO_8, LOGICAL), ("2_0", RANK_4, LOGICAL), ("1_0", RANK_4, {"UINT32"})),
         integers=small,
         in_place=("input",),
     ),
     "ELEMENT_WISE_SIGN": exact(
         lambda x: (x > 0) - (x < 0) if isinstance(x, int) else np.float64(x > 0) - np.float64(x < 0),
         [-2.5, -0.0, 0, 3],
-        of_input(
-            ("4_1", RANKS_1_TO_8, ALL_TYPES - {"FLOAT64"}),
-            ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
-            ("2_1", RANK_4, UP_TO_32_BITS),
-            ("2_0", RANK_4, FLOATS),
-        ),
         in_place=("input",),
     ),
     "ELEMENT_WISE_IS_NAN": exact(
         np.isnan,
         [-2.5, 0, 3],
-        [
-            level("3_0", RANKS_1_TO_8, input=FLOATS, output=LOGICAL),
-            level("2_0", RANK_4, input=FLOATS, output=LOGICAL),
-        ],
         floats=near_infinity,
     ),
     "ELEMENT_WISE_ROUND": exact(
         lambda x, rounding_mode: ROUNDED[rounding_mode.name](x),
         [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5],
-        SINCE_2_1,
         fields=[{"rounding_mode": mode} for mode in ROUNDED],
         floats=lambda rng, count: on_a_grid(rng, count) * 4,
         in_place=("input",),
@@ -168,33 +125,23 @@ ROWS = {
     "ELEMENT_WISE_IS_INFINITY": exact(
         lambda x, infinity_mode: INFINITE[infinity_mode.name](x),
         [-2.5, 0, 3],
-        [
-            level("3_0", RANKS_1_TO_8, input=FLOATS, output={"UINT8"}),
-            level("2_1", RANK_4, input=FLOATS, output={"UINT8"}),
-        ],
         fields=[{"infinity_mode": mode} for mode in INFINITE],
         floats=near_infinity,
     ),
     "ELEMENT_WISE_BIT_NOT": exact(
         lambda x: ~x,
         [0, 1, 42, 2**32 - 1],
-        of_input(("4_1", RANKS_1_TO_8, ALL_TYPES), ("3_0", RANKS_1_TO_8, UNSIGNED)),
         in_place=("input",),
         on_bits=True,
     ),
     "ELEMENT_WISE_BIT_COUNT": exact(
         int.bit_count,
         [0, 123, 456, 789],
-        [
-            level("4_1", RANKS_1_TO_8, input=ALL_TYPES, output=LOGICAL),
-            level("3_0", RANKS_1_TO_8, input=UNSIGNED, output=LOGICAL),
-        ],
         on_bits=True,
     ),
     "ELEMENT_WISE_NEGATE": exact(
         lambda x: -x,
         [-2.5, 0, 3],
-        of_input(("5_0", RANKS_1_TO_8, FLOATS | SIGNED | {"INT64"})),
         in_place=("input",),
     ),
 }

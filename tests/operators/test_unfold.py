@@ -16,7 +16,7 @@ from oracles import coordinates
 from refusals import refuses
 from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
-from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
+from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
 
@@ -95,7 +95,6 @@ STRUCTS = (
             "fits": {"dilations": (1, 3)},
             "sizes_follow(output)": {"output": f32(1, 9, 8)},
         },
-        levels=levels("input"),
         examples=(
             Example(PLAIN, [range(25)], [windows_of(IMAGE)]),
             Example(PADDED, [range(25)], [windows_of(np.pad(IMAGE, ((1, 1), (0, 0))))]),

@@ -46,16 +46,15 @@ STRUCTS = (
     struct_of(
         "ACTIVATION_HARDMAX1",
         AXES,
-        since="5_1",
         breaks=TWICE,
         units=None,
         expected=marked,
         examples=documented("ACTIVATION_HARDMAX1", HARDMAX1),
     ),
-    struct_of("ACTIVATION_HARD_SWISH", [(0.25, 0.5), (-0.2, 0.3)], since="6_2"),
+    struct_of("ACTIVATION_HARD_SWISH", [(0.25, 0.5), (-0.2, 0.3)]),
     struct_of("ACTIVATION_LOG_SOFTMAX", [()], breaks=LONG),
-    struct_of("ACTIVATION_LOG_SOFTMAX1", AXES, since="5_1", breaks=TWICE),
-    struct_of("ACTIVATION_SWISH", [(1,), (-0.5,), (2,)], since="6_2"),
+    struct_of("ACTIVATION_LOG_SOFTMAX1", AXES, breaks=TWICE),
+    struct_of("ACTIVATION_SWISH", [(1,), (-0.5,), (2,)]),
 )
 
 

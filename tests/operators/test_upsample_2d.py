@@ -12,7 +12,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, spread
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import clamp, coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
@@ -110,7 +110,6 @@ STRUCTS = (
             "positive(scale_size)": {"scale_size": Size(2, 0)},
             "sizes_follow(output)": {"output": f32(1, 1, 4, 2)},
         },
-        levels=(level("1_0", RANKS_4_TO_5, input=FLOATS),),
         examples=(
             Example(
                 SAMPLE,

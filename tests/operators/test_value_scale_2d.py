@@ -9,7 +9,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
@@ -70,7 +70,6 @@ STRUCTS = (
             "grey_or_colour": {"bias": (1, 2)},
             "same_sizes(output, input)": {"output": f32(1, 3, 2, 1)},
         },
-        levels=(level("1_0", RANK_4, input=FLOATS),),
         examples=(
             Example(COLOUR, [[1, 2, 3, 4, 5, 6]], [[12, 14, 26, 28, 40, 42]]),
             Example(GREY, [[1, 2, 3, 4]], [[-0.5, 0, 0.5, 1]]),

@@ -39,9 +39,8 @@ from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.model_function import ModelFunction
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.graphs.graph_files import owned_inputs
-from dml_jax.graphs.serialized.flatbuffer_to_records import decode
+from dml_jax.graphs.serialized.codec import decode, encode
 from dml_jax.graphs.serialized.records import OperatorNode
-from dml_jax.graphs.serialized.records_to_flatbuffer import encode
 from dml_jax.graphs.working_set import working_set
 
 Rng = np.random.Generator

@@ -11,7 +11,7 @@ from dml_jax.graphs.serialized.records import (
     SerializedGraph,
     Tensor,
 )
-from dml_jax.graphs.serialized.schema import AttributeKind as Kind
+from dml_jax.graphs.serialized.records import AttributeKind as Kind
 
 BYTES = {"FLOAT32": 4, "FLOAT16": 2}
 

@@ -5,7 +5,7 @@ import pytest
 from serialized_graph_cases import ALEXNET
 
 from dml_jax import GraphDesc, compile_operator
-from dml_jax.graphs.serialized.records_to_flatbuffer import encode
+from dml_jax.graphs.serialized.codec import encode
 
 torch = pytest.importorskip("torch", reason="AlexNet is computed again by torch")
 F = torch.nn.functional

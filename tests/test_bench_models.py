@@ -21,7 +21,7 @@ from dml_jax.bench.results import Results
 from dml_jax.bench.timing import Effort
 from dml_jax.command import bench, bench_run
 from dml_jax.core.tensors.tensor_spec import TensorSpec
-from dml_jax.graphs.serialized.records_to_flatbuffer import encode
+from dml_jax.graphs.serialized.codec import encode
 from dml_jax.operations.programs.forced_form import forced_form
 
 HEADER = '<ir_version: 10, opset_import: ["": 21]>'

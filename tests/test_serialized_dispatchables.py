@@ -11,7 +11,7 @@ from serialized_graph_cases import MATMUL_ADD
 from dml_jax.command.main import command
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
-from dml_jax.graphs.serialized.records_to_flatbuffer import encode
+from dml_jax.graphs.serialized.codec import encode
 
 pytest.importorskip("flatbuffers")
 

@@ -18,10 +18,10 @@ from dml_jax import (
     SplitDesc,
     TensorDesc,
 )
+from dml_jax.graphs.serialized.codec import encode
 from dml_jax.graphs.serialized.graph_from_records import to_parts
 from dml_jax.graphs.serialized.graph_to_records import to_serialized
 from dml_jax.graphs.serialized.records import ConstantNode, NamedConstant, SerializedGraph
-from dml_jax.graphs.serialized.records_to_flatbuffer import encode
 
 pytest.importorskip("flatbuffers")
 

@@ -17,11 +17,10 @@ from dml_jax import ConstraintError, DataTypeError, TensorDesc
 from dml_jax.core.arguments.static_values import Real
 from dml_jax.core.structs.activation import Activation as FusedActivation
 from dml_jax.core.structs.activation_table import ACTIVATIONS
-from dml_jax.graphs.serialized.flatbuffer_to_records import decode
+from dml_jax.graphs.serialized.codec import decode, encode
 from dml_jax.graphs.serialized.operator_descs import to_desc, to_node
 from dml_jax.graphs.serialized.records import Activation, Attribute, ConstantNode, NamedConstant, SerializedGraph
-from dml_jax.graphs.serialized.records_to_flatbuffer import encode
-from dml_jax.graphs.serialized.schema import AttributeKind as Kind
+from dml_jax.graphs.serialized.records import AttributeKind as Kind
 
 pytest.importorskip("flatbuffers")
 from flatbuffers.builder import Builder

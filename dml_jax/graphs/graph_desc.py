@@ -135,7 +135,7 @@ class GraphDesc(Computation[Any]):
 
         Source: DxDispatch's dispatchables of type "dmlSerializedGraph".
         """
-        from .serialized.flatbuffer_to_records import decode
+        from .serialized.codec import decode
         from .serialized.graph_from_records import to_parts
 
         return cls(*to_parts(decode(content)))
@@ -159,8 +159,8 @@ class GraphDesc(Computation[Any]):
           >>> GraphDesc.from_bytes(graph.to_bytes()) == graph
           True
         """
+        from .serialized.codec import encode
         from .serialized.graph_to_records import to_serialized
-        from .serialized.records_to_flatbuffer import encode
 
         return encode(to_serialized(self))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,28 +16,9 @@ from ...core.structs.scalar import scalar_of
 from ...core.tensors.data_type import DataType
 from ...errors import ConstraintError
 from .error_context import at
-from .records import Activation, Attribute
-from .schema import AttributeKind
+from .records import Activation, Attribute, AttributeKind
 
 OPERATOR = "DML_OPERATOR_"
-# By the kind of a field, the kind of its attribute. C's BOOL is an integer, and DirectML's schema has UINT for it.
-KINDS: Mapping[str, AttributeKind] = {
-    "uint": AttributeKind.UINT32,
-    "enum": AttributeKind.UINT32,
-    "bool": AttributeKind.UINT32,
-    "int": AttributeKind.INT32,
-    "float": AttributeKind.FLOAT32,
-    "uint array": AttributeKind.UINT_ARRAY,
-    "int array": AttributeKind.INT_ARRAY,
-    "float array": AttributeKind.FLOAT_ARRAY,
-    "scale bias": AttributeKind.SCALE_BIAS,
-    "size 2d": AttributeKind.SIZE_2D,
-    "scalar union": AttributeKind.SCALAR_UNION,
-    "activation": AttributeKind.ACTIVATION,
-    "activation array": AttributeKind.ACTIVATION_ARRAY,
-}
-
-
 # Fields of a struct, or parameters of an activation, by DirectML's names.
 Fields = Mapping[str, Field]
 
@@ -111,11 +93,11 @@ def _value(name: str, fields: Fields, given: Mapping[str, Attribute]) -> Any:
             raise ConstraintError(f"{typed} must be the number of a data type, but it is {number}")
         # The union's other bytes mean nothing.
         return np.frombuffer(value, DataType(number).dtype, 1)[0].item()
-    return READ.get(field.kind, _same)(value)
+    return FORMS[field.kind].read(value)
 
 
 def _of_kind(kind: str, name: str, given: Mapping[str, Attribute]) -> Any:
-    attribute, wanted = given[name], KINDS[kind]
+    attribute, wanted = given[name], FORMS[kind].kind
     if attribute.value is None:
         raise ConstraintError(f"{name} is missing")
     # Not every writer has UINT for a BOOL.
@@ -132,18 +114,6 @@ def _fused(activation: Activation) -> Fused:
         return Fused.of(name, _values(ACTIVATIONS[name].fields, activation.attributes, {}))
 
 
-def _fused_each(activations: Sequence[Activation]) -> tuple[Fused, ...]:
-    return tuple(map(_fused, activations))
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-# By the kind of a field, its value from that of the attribute, and back, where these differ.
-READ: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "activation": _fused, "activation array": _fused_each}
-
-
 # Writing.
 
 
@@ -156,11 +126,11 @@ def _attribute(name: str, of: str, fields: Fields, values: Mapping[str, Any]) ->
     if name == field.counted_by:
         return Attribute(name, AttributeKind.UINT32, len(value))
     if value is None:
-        return Attribute("", KINDS[field.kind], None)
+        return Attribute("", FORMS[field.kind].kind, None)
     if field.kind == "scalar union":
         scalar = scalar_of(value, values[_typed_by(fields)])
         return Attribute(name, AttributeKind.SCALAR_UNION, scalar.tobytes().ljust(8, b"\0"))
-    return Attribute(name, KINDS[field.kind], WRITTEN.get(field.kind, _same)(value))
+    return Attribute(name, FORMS[field.kind].kind, FORMS[field.kind].write(value))
 
 
 def _serialized(activation: Fused) -> Activation:
@@ -168,11 +138,32 @@ def _serialized(activation: Fused) -> Activation:
     return Activation(OPERATOR + activation.operator_type, attributes)
 
 
-WRITTEN: Mapping[str, Callable[[Any], Any]] = {
-    "enum": int,
-    "bool": int,
-    "scale bias": lambda value: (value.scale, value.bias),
-    "size 2d": lambda value: (value.width, value.height),
-    "activation": _serialized,
-    "activation array": lambda value: tuple(map(_serialized, value)),
+@dataclass(frozen=True)
+class Form:
+    """The attribute of a kind of fields: its kind, and its value from the value of the field and back."""
+
+    kind: AttributeKind
+    write: Callable[[Any], Any] = lambda value: value
+    read: Callable[[Any], Any] = lambda value: value
+
+
+# By the kind of a field. C's BOOL is an integer, and DirectML's schema has UINT for it.
+FORMS: Mapping[str, Form] = {
+    "uint": Form(AttributeKind.UINT32),
+    "enum": Form(AttributeKind.UINT32, int),
+    "bool": Form(AttributeKind.UINT32, int, bool),
+    "int": Form(AttributeKind.INT32),
+    "float": Form(AttributeKind.FLOAT32),
+    "uint array": Form(AttributeKind.UINT_ARRAY),
+    "int array": Form(AttributeKind.INT_ARRAY),
+    "float array": Form(AttributeKind.FLOAT_ARRAY),
+    "scale bias": Form(AttributeKind.SCALE_BIAS, lambda value: (value.scale, value.bias)),
+    "size 2d": Form(AttributeKind.SIZE_2D, lambda value: (value.width, value.height)),
+    "scalar union": Form(AttributeKind.SCALAR_UNION),
+    "activation": Form(AttributeKind.ACTIVATION, _serialized, _fused),
+    "activation array": Form(
+        AttributeKind.ACTIVATION_ARRAY,
+        lambda activations: tuple(map(_serialized, activations)),
+        lambda activations: tuple(map(_fused, activations)),
+    ),
 }

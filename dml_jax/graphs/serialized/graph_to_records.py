@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...core.arguments.ports import ports_of
 from ...core.structs.operator_desc import OperatorDesc
 from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError
@@ -78,9 +79,5 @@ def _values(graph: Graph) -> dict[Port, str]:
 
 def _ports(desc: OperatorDesc[Any], fields: Iterable[str]) -> list[str]:
     """Returns the ports of fields; "" is an optional tensor that is left out."""
-    ports: list[str] = []
-    for field in fields:
-        value = getattr(desc, field)
-        several = [f"{field}[{i}]" for i in range(len(value))] if isinstance(value, tuple) else None
-        ports += several if several is not None else [field if value is not None else ""]
-    return ports
+    tensors = ports_of({field: getattr(desc, field) for field in fields})
+    return ["" if tensor is None else port for port, tensor in tensors.items()]

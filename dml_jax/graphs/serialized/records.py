@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
-from .schema import AttributeKind
+
+class AttributeKind(enum.IntEnum):
+    """The union type of an attribute's val."""
+
+    NONE = 0
+    ACTIVATION = 1
+    ACTIVATION_ARRAY = 2
+    UINT32 = 3
+    UINT64 = 4
+    INT32 = 5
+    FLOAT32 = 6
+    UINT_ARRAY = 7
+    INT_ARRAY = 8
+    FLOAT_ARRAY = 9
+    SCALE_BIAS = 10
+    SIZE_2D = 11
+    SCALAR_UNION = 12
+    BOOL = 13
 
 
 @dataclass(frozen=True, slots=True)

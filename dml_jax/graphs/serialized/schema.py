@@ -1,28 +1,18 @@
-"""The flatbuffers schema of a serialized graph, as data: the fields of tables, the members of unions.
+"""The flatbuffers schema of a serialized graph: its tables and unions, and the records that they are read to.
 
 Source: DmlGraphDesc_generated.h and OperatorFieldTypes_generated.h of DxDispatch.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-# Storage of a table's field, by format characters of the module struct.
-OFFSET, UINT8, UINT64 = "I", "B", "Q"
-# The fields of a table, in the order of their slots.
-Fields = Mapping[str, str]
+from ...errors import ConstraintError, describe
+from .forms import Bytes, Choice, Form, Numbers, Size, String, Struct, Table, Union, Vector
+from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
+from .records import AttributeKind as Kind
 
-GRAPH: Fields = {"nodes": OFFSET, "graphInputNames": OFFSET, "graphOutputNames": OFFSET}
-NODE: Fields = {"desc_type": UINT8, "desc": OFFSET, "name": OFFSET, "inputNames": OFFSET, "outputNames": OFFSET}
-OPERATOR: Fields = {"type": OFFSET, "inputs": OFFSET, "outputs": OFFSET, "attributes": OFFSET}
-TENSOR: Fields = {"dataType": OFFSET, "sizes": OFFSET, "strides": OFFSET, "totalTensorSizeInBytes": UINT64}
-CONSTANT: Fields = {"data_type": UINT8, "data": OFFSET}
-CONSTANT_NAME: Fields = {"name": OFFSET}
-CONSTANT_RAW_DATA: Fields = {"data": OFFSET}
-ATTRIBUTE: Fields = {"name": OFFSET, "val_type": UINT8, "val": OFFSET}
-ACTIVATION: Fields = {"type": OFFSET, "attributes": OFFSET}
-# ActivationArray, UIntArray, IntArray and FloatArray.
-ARRAY: Fields = {"data": OFFSET}
-SCALAR_UNION: Fields = {"data_type": UINT8, "data": OFFSET}
+Values = Mapping[str, Any]
 
 
 class NodeKind(enum.IntEnum):
@@ -39,39 +29,141 @@ class ConstantKind(enum.IntEnum):
     RAW_DATA = 2
 
 
-class AttributeKind(enum.IntEnum):
-    """The union type of an attribute's val."""
-
-    NONE = 0
-    ACTIVATION = 1
-    ACTIVATION_ARRAY = 2
-    UINT32 = 3
-    UINT64 = 4
-    INT32 = 5
-    FLOAT32 = 6
-    UINT_ARRAY = 7
-    INT_ARRAY = 8
-    FLOAT_ARRAY = 9
-    SCALE_BIAS = 10
-    SIZE_2D = 11
-    SCALAR_UNION = 12
-    BOOL = 13
+def required(field: str, words: str) -> dict[str, Callable[[Values], str]]:
+    """Returns the rule that a field must not be left out."""
+    return {field: lambda values: words if values[field] in (None, "") else ""}
 
 
-# Attributes that are a struct of one or two numbers, and those that are an array of them: the numbers' formats.
-STRUCTS: Mapping[AttributeKind, str] = {
-    AttributeKind.UINT32: "I",
-    AttributeKind.UINT64: "Q",
-    AttributeKind.INT32: "i",
-    AttributeKind.FLOAT32: "f",
-    AttributeKind.SCALE_BIAS: "2f",
-    AttributeKind.SIZE_2D: "2I",
-    AttributeKind.BOOL: "B",
+def boxed(form: Form) -> Table:
+    """Returns the table of one field, data, whose value is the value of that field."""
+    return Table({"data": form}, lambda data: data, lambda data: (data,))
+
+
+NAMES = Vector(String())
+
+TENSOR = Table(
+    {
+        "dataType": String(),
+        "sizes": Numbers("I"),
+        "strides": Numbers("I", left_out=None),
+        "totalTensorSizeInBytes": Size(),
+    },
+    Tensor,
+)
+
+
+# Attributes.
+
+
+def _scalar_parts(data: bytes) -> tuple[int, bytes]:
+    if len(data) != 8:
+        raise ConstraintError(f"a scalar union must have 8 bytes, but it has {len(data)}")
+    return 1, data
+
+
+# The sizes of 8 bytes of any type, of INT8, UINT8, and so on to UINT64, of FLOAT32 and FLOAT64.
+SCALARS = {kind: Struct(f"{size}s") for kind, size in enumerate((8, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8), 1)}
+SCALAR_UNION = Table(
+    {"data_type": Choice(SCALARS), "data": Union(SCALARS)},
+    lambda _, data: data.ljust(8, b"\0"),
+    _scalar_parts,
+    rules=required("data", "data is missing"),
+)
+VALUES: Mapping[int, Form] = {
+    Kind.UINT32: Struct("I"),
+    Kind.UINT64: Struct("Q"),
+    Kind.INT32: Struct("i"),
+    Kind.FLOAT32: Struct("f"),
+    Kind.UINT_ARRAY: boxed(Numbers("I")),
+    Kind.INT_ARRAY: boxed(Numbers("i")),
+    Kind.FLOAT_ARRAY: boxed(Numbers("f")),
+    Kind.SCALE_BIAS: Struct("2f"),
+    Kind.SIZE_2D: Struct("2I"),
+    Kind.SCALAR_UNION: SCALAR_UNION,
+    Kind.BOOL: Struct("?"),
 }
-ARRAYS: Mapping[AttributeKind, str] = {
-    AttributeKind.UINT_ARRAY: "I",
-    AttributeKind.INT_ARRAY: "i",
-    AttributeKind.FLOAT_ARRAY: "f",
+
+
+def _of_no_kind(values: Values) -> str:
+    is_wrong = values["val_type"] == Kind.NONE and values["val"] is not None
+    return f"an attribute of kind NONE must have no value, but it is {describe(values['val'])}" if is_wrong else ""
+
+
+def _nested(values: Values) -> str:
+    # No operator that can be fused has activations itself: so a file cannot nest them without end.
+    is_wrong = values["val_type"] in (Kind.ACTIVATION, Kind.ACTIVATION_ARRAY)
+    return "an activation must have no activation itself" if is_wrong else ""
+
+
+def _attributes(values: Mapping[int, Form], **rules: Callable[[Values], str]) -> Vector:
+    fields = {"name": String(), "val_type": Choice(Kind), "val": Union(values)}
+    return Vector(Table(fields, Attribute, rules={"val": _of_no_kind, **rules}, named_by="name"))
+
+
+ACTIVATION = Table(
+    {"type": String(), "attributes": _attributes(VALUES, val_type=_nested)},
+    Activation,
+    rules=required("type", "the type of an activation is missing"),
+)
+ACTIVATIONS: Mapping[int, Form] = {Kind.ACTIVATION: ACTIVATION, Kind.ACTIVATION_ARRAY: boxed(Vector(ACTIVATION))}
+
+# Nodes.
+
+OPERATOR = Table(
+    {
+        "type": String(),
+        "inputs": Vector(TENSOR),
+        "outputs": Vector(TENSOR),
+        "attributes": _attributes({**VALUES, **ACTIVATIONS}),
+    },
+    lambda *parts: parts,
+    lambda parts: parts,
+    rules=required("type", "the type of an operator is missing"),
+)
+CONSTANTS: Mapping[int, Form] = {
+    ConstantKind.NAME: Table(
+        {"name": String()}, NamedConstant, rules=required("name", "the name of a constant is missing")
+    ),
+    ConstantKind.RAW_DATA: boxed(Bytes()),
 }
-# The bytes of what a scalar union can hold, by its kind: 8 bytes, INT8, UINT8, and so on to FLOAT32 and FLOAT64.
-SCALAR_SIZES: Mapping[int, int] = {1: 8, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 4, 8: 8, 9: 8, 10: 4, 11: 8}
+CONSTANT = Table(
+    {"data_type": Choice(ConstantKind), "data": Union(CONSTANTS)},
+    lambda _, data: data,
+    lambda data: (ConstantKind.NAME if isinstance(data, NamedConstant) else ConstantKind.RAW_DATA, data),
+    rules=required("data", "data is missing"),
+)
+
+
+def _node(kind: NodeKind, desc: Any, name: str, *names: tuple[str, ...]) -> OperatorNode | ConstantNode:
+    return OperatorNode(name, *desc, *names) if kind == NodeKind.OPERATOR else ConstantNode(name, desc, names[1])
+
+
+def _node_parts(node: OperatorNode | ConstantNode) -> tuple[Any, ...]:
+    if isinstance(node, ConstantNode):
+        return NodeKind.CONSTANT, node.data, node.name, (), node.output_names
+    desc = (node.type, node.inputs, node.outputs, node.attributes)
+    return NodeKind.OPERATOR, desc, node.name, node.input_names, node.output_names
+
+
+def _of_a_constant(values: Values) -> str:
+    is_wrong = values["desc_type"] == NodeKind.CONSTANT and values["inputNames"]
+    return f"a constant must have no inputs, but it has {len(values['inputNames'])}" if is_wrong else ""
+
+
+NODE = Table(
+    {
+        "desc_type": Choice(NodeKind),
+        "desc": Union({NodeKind.OPERATOR: OPERATOR, NodeKind.CONSTANT: CONSTANT}),
+        "name": String(),
+        "inputNames": NAMES,
+        "outputNames": NAMES,
+    },
+    _node,
+    _node_parts,
+    rules={
+        "inputNames": _of_a_constant,
+        **required("name", "a node must have a name"),
+        **required("desc", "desc: desc is missing"),
+    },
+)
+GRAPH = Table({"nodes": Vector(NODE), "graphInputNames": NAMES, "graphOutputNames": NAMES}, SerializedGraph)

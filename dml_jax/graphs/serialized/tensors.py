@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from ...core.arguments.ports import ports_of
 from ...core.structs.operator_desc import OperatorDesc
 from ...core.tensors.data_type import DataType, TensorFlags
 from ...core.tensors.tensor_desc import TensorDesc
@@ -61,19 +62,14 @@ def written_tensors(
     Raises:
       ConstraintError: there are other names than tensors, or a file has no place for what a tensor says.
     """
-    tensors: list[tuple[str, TensorDesc | None]] = []
-    for field in fields:
-        shown, value = desc.directml_names()[field], getattr(desc, field)
-        if desc.fields()[field].is_array:
-            tensors += [(f"{shown}[{i}]", element) for i, element in enumerate(value)]
-        else:
-            tensors.append((shown, value))
+    shown = desc.directml_names()
+    tensors = ports_of({shown[field]: getattr(desc, field) for field in fields}).items()
     if len(names) != len(tensors) or any((name == "") != (tensor is None) for name, (_, tensor) in zip(names, tensors)):  # noqa: B905
-        wanted = ", ".join(shown if tensor else f'{shown} ("": it is left out)' for shown, tensor in tensors) or "none"
+        wanted = ", ".join(port if tensor else f'{port} ("": it is left out)' for port, tensor in tensors) or "none"
         raise ConstraintError(f"there must be names for {wanted}, but they are {describe(tuple(names))}")
     written = []
-    for name, (shown, tensor) in zip(names, tensors, strict=True):
-        with at(shown):
+    for name, (port, tensor) in zip(names, tensors, strict=True):
+        with at(port):
             written += [] if tensor is None else [_written_tensor(tensor, name in owned)]
     return tuple(written)
 

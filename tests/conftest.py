@@ -1,5 +1,6 @@
 """Pytest configuration: strict JAX settings, the fixture `x64`, and samples of sweeps (--exhaustive, --every)."""
 
+import contextlib
 import gc
 import signal
 from collections import Counter
@@ -32,6 +33,28 @@ def handlers():
     signal.set_wakeup_fd(-1)  # of the thread of a command that ran in this process, which is there still
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def full_precision():
+    """Of products of float32: a GPU rounds their operands where JAX is not told otherwise."""
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+@pytest.fixture
+def compilations(caplog):
+    """Counts what is compiled inside a `with` block."""
+
+    @contextlib.contextmanager
+    def counted():
+        caplog.clear()
+        messages = []
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            yield messages
+        messages += [m for m in (r.getMessage() for r in caplog.records) if "Compiling" in m]
+
+    return counted
 
 
 @pytest.fixture(scope="module")

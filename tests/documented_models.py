@@ -1,21 +1,14 @@
-"""The documented model files, and the command run in-process by click's CliRunner."""
+"""The documented model files, and what the command prints as JSON."""
 
 import json
 import shutil
 
-from click.testing import CliRunner
+from commands import dml_jax_command
 from example_models import MARK
 from model_cases import FOLDER
 
-from dml_jax.command.main import command
-
 PAGE = FOLDER.parent / "command.md"
 FILES = sorted(path.name for path in FOLDER.glob("*.json") if MARK not in path.read_text())
-
-
-def dml_jax_command(*arguments):
-    """Runs the command inside this process."""
-    return CliRunner().invoke(command, [str(a) for a in arguments])
 
 
 def copy_models(tmp_path):

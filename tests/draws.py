@@ -1,4 +1,4 @@
-"""Random sizes for `draw` of the operators' structs: at most 8 dimensions and about a hundred elements."""
+"""Random sizes and numbers for `draw` and `fill` of structs: at most 8 dimensions, about a hundred elements."""
 
 from math import prod
 
@@ -19,6 +19,11 @@ def pad(sizes, rank):
 def real(array, count):
     """An array without the leading dimensions, of size 1, that a count of dimensions leaves out."""
     return array.reshape(array.shape[array.ndim - count :])
+
+
+def normal_numbers(rng, port, tensor, count):
+    """A struct's `fill` where results are rounded."""
+    return rng.normal(size=count).astype(tensor.dtype)
 
 
 def draw_along_axis(rng):

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from click.testing import CliRunner
+from commands import dml_jax_command
 from onnx_building import TensorProto, helper, numpy_helper, onnx
 
-from dml_jax.command.main import command
 from dml_jax.core import memory_checks
 
 make = helper.make_node
@@ -26,7 +25,7 @@ def hostile_file(rng: np.random.Generator, folder: Path) -> None:
     kinds = [*QUICK * 8, *LONG]
     path.write_bytes(kinds[int(rng.integers(len(kinds)))](rng, folder).SerializeToString())
     for verb in (["check"], ["run"], ["check", "run"])[int(rng.integers(3))]:
-        result = CliRunner().invoke(command, [verb, str(path), "--max-nodes", "1000"])
+        result = dml_jax_command(verb, path, "--max-nodes", 1000)
         if not (result.exception is None or isinstance(result.exception, SystemExit)):
             raise result.exception
         assert result.exit_code in (0, 1), result.output

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
 
@@ -57,6 +60,13 @@ def saved(folder, json_model):
     path = folder / "model.json"
     path.write_text(json_model if isinstance(json_model, str) else json.dumps(json_model))
     return path
+
+
+def faults(folder, json_model, **options):
+    """Every fault of the model, as text."""
+    with pytest.raises(ModelError) as caught:
+        read_model(saved(folder, json_model), **options)
+    return [str(fault) for fault in caught.value.faults]
 
 
 def lines_of(folder, json_model, **options):

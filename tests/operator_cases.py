@@ -22,6 +22,18 @@ def f32(*sizes, **keywords):
     return TensorDesc("FLOAT32", sizes, **keywords)
 
 
+def i8(*sizes, **keywords):
+    return TensorDesc("INT8", sizes, **keywords)
+
+
+def i32(*sizes, **keywords):
+    return TensorDesc("INT32", sizes, **keywords)
+
+
+def u8(*sizes, **keywords):
+    return TensorDesc("UINT8", sizes, **keywords)
+
+
 def u32(*sizes, **keywords):
     return TensorDesc("UINT32", sizes, **keywords)
 

@@ -18,21 +18,15 @@ from batch_jobs import blocks_oracle, environment, names, random_rows, saved
 from catalogue_cases import CASES as CALLS
 from catalogue_cases import ORACLES, WITHOUT_EFFECT
 from checks import assert_is, sampled
-from click.testing import CliRunner
+from commands import batch
 
 import dml_jax
 from dml_jax.command import batch as command
 from dml_jax.command import batch_options as options
-from dml_jax.command.main import command as dml_jax_command
 
 RNG = np.random.default_rng(7)
 N = 11
 OPERATORS = options.batch_operators()
-
-
-def batch(*arguments):
-    """Runs the command inside this process."""
-    return CliRunner().invoke(dml_jax_command, ["batch", *map(str, arguments)])
 
 
 def distinct(high, shape):

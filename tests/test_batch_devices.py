@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from batch_jobs import blocks, blocks_oracle, environment, random_rows, saved
 from checks import assert_same_bits, sampled
-from click.testing import CliRunner
+from commands import batch
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from dml_jax.batch import map_batches
 from dml_jax.batch.batch_program import replicated
 from dml_jax.command.batch_options import batch_operators
-from dml_jax.command.main import command
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
@@ -121,8 +120,7 @@ def test_a_number_that_cannot_be_is_refused(tmp_path, count, message):
     """The last one because JAX runs already, in this process."""
     assert len(jax.devices("cpu")) == 8
     path = saved(tmp_path / "in.npy", random_rows(2))
-    arguments = ["depth_to_space", path, tmp_path / "out.npy", "--block-size", 2, "--cpu-devices", count]
-    told = CliRunner().invoke(command, ["batch", *map(str, arguments)])
+    told = batch("depth_to_space", path, tmp_path / "out.npy", "--block-size", 2, "--cpu-devices", count)
     assert told.exit_code == 2
     assert message in " ".join(told.stderr.split())
     assert not (tmp_path / "out.npy").exists()

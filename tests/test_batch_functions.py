@@ -11,12 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from batch_jobs import environment, names, random_rows, saved
-from click.testing import CliRunner
+from commands import batch
 
 from dml_jax import Constant, DepthToSpaceDesc, GatherDesc, GraphBuilder, GraphDesc, SpaceToDepthDesc, TensorDesc
 from dml_jax import desc_to_json as to_json
 from dml_jax.command import batch_run
-from dml_jax.command.main import command
 
 N = 11
 STEPS = """
@@ -72,11 +71,6 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / f"{name}.json").write_text(json.dumps(to_json(graph)))
     (tmp_path / "operator.json").write_text(json.dumps(to_json(GRAPHS["three"].nodes["blocks"])))
     return tmp_path
-
-
-def batch(*arguments):
-    """Runs the command inside this process."""
-    return CliRunner().invoke(command, ["batch", *map(str, arguments)])
 
 
 PICTURES = np.arange(N * 16, dtype=np.float32).reshape(N, 1, 4, 4)

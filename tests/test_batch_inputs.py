@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 from batch_jobs import blocks, blocks_oracle, environment, names, random_rows, saved
 from checks import sampled
-from click.testing import CliRunner
+from commands import batch
 
 from dml_jax import ConstraintError
 from dml_jax.batch import BatchError, map_batches
-from dml_jax.command.main import command
 
 ROWS = 37
 ARRAY = random_rows(ROWS)
@@ -503,10 +502,6 @@ def test_an_array_in_a_bucket_is_an_input(tmp_path, bucket, version, scheme):
 
 
 # The command.
-
-
-def batch(*arguments):
-    return CliRunner().invoke(command, ["batch", *map(str, arguments)])
 
 
 @pytest.mark.thinned(6)

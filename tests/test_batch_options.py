@@ -7,11 +7,10 @@ from typing import Union, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 from batch_jobs import saved
-from click.testing import CliRunner
+from commands import batch
 
 from dml_jax.command import batch as command
 from dml_jax.command import batch_options as options
-from dml_jax.command.main import command as dml_jax_command
 
 OPERATORS = options.batch_operators()
 OPTIONS = [(name, option) for name, operator in OPERATORS.items() for option in operator.attributes]
@@ -58,14 +57,14 @@ SPATIAL = {
 def test_a_number_alone_counts_for_several_dimensions_of_an_item(tmp_path, given, oracle):
     array = np.arange(5 * 3 * 4 * 6, dtype=np.float32).reshape(5, 3, 4, 6)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
-    done = CliRunner().invoke(dml_jax_command, ["batch", given[0], str(path), str(out), *map(str, given[1:])])
+    done = batch(given[0], path, out, *given[1:])
     assert done.exit_code == 0, done.output
     np.testing.assert_array_equal(np.load(out), oracle(array))
 
 
 def test_one_size_of_windows_of_an_item_without_a_batch_is_refused(tmp_path):
     path, out = saved(tmp_path / "in.npy", np.ones((5, 3, 4, 6), np.float32)), tmp_path / "out.npy"
-    done = CliRunner().invoke(dml_jax_command, ["batch", "unfold", str(path), str(out), "--window-sizes", "2"])
+    done = batch("unfold", path, out, "--window-sizes", "2")
     assert (done.exit_code, out.exists()) == (1, False)
     assert "say --window-sizes 2, for windows along the last one, as in [N, C, W], or --window-sizes 2,2" in done.output
 

@@ -12,11 +12,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from batch_jobs import blocks, blocks_oracle, names, random_rows, saved, written
-from click.testing import CliRunner
+from commands import batch
 
 from dml_jax import ConstraintError, DataTypeError
 from dml_jax.batch import BatchError, map_batches, zarr_output
-from dml_jax.command.main import command
 
 pytest.importorskip("tensorstore", reason="tensorstore is not installed; the extra test has it")
 pytest.importorskip("zarr", reason="zarr is not installed; the extra test has it")
@@ -298,10 +297,6 @@ def test_progress_of_another_job_on_one_of_several_outputs_is_kept(tmp_path):
 
 
 # The command.
-
-
-def batch(*arguments):
-    return CliRunner().invoke(command, ["batch", *map(str, arguments)])
 
 
 def test_the_command_writes_zarr(tmp_path):

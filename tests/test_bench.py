@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 from checks import sampled
-from click.testing import CliRunner
+from commands import bench as run
 from rich.console import Group
 
 import dml_jax
@@ -31,16 +31,11 @@ from dml_jax.bench import (
 from dml_jax.bench.case import normal
 from dml_jax.bench.operators import OPERATORS, docstring_examples
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 from dml_jax.command.devices import measured_kind
 
 # No library has the generator of `random_bits`, and the rules of DirectML's regions.
 WITHOUT_TWIN = {"random_bits", "roi_pooling", "roi_align"}
-
-
-def run(*arguments):
-    return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
 def row(case="a case", contender="dml_jax", of_copy=0.5):

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import bench as run
 
 from dml_jax.bench import bandwidth_ceilings, cache_bandwidth, results, roofline_plot, section, suites
 from dml_jax.bench.timing import Effort, Measured
-from dml_jax.command import bench as command
 
 ROOT = Path(__file__).parent.parent
 N = 2**22  # elements of an array
@@ -27,10 +26,6 @@ EXPECTED = {
     "scale": lambda a, x: a * x,
     "triad": lambda a, x, z: x + a * z,
 }
-
-
-def run(*arguments):
-    return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
 def row(case, implementation, moved, seconds, operator=cache_bandwidth.OPERATOR):

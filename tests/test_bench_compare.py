@@ -8,14 +8,13 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import bench
 
 from dml_jax import ConstraintError
 from dml_jax.bench import results, run_comparison
 from dml_jax.bench.results import LARGE
 from dml_jax.bench.run_comparison import LEGEND, compared
 from dml_jax.bench.timing import Measured
-from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 
 DATE = "2026-01-01T00:00:00+00:00"
@@ -141,10 +140,6 @@ def test_a_run_beside_itself_is_told():
 
 
 # The command.
-
-
-def bench(*arguments):
-    return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import bench
 from onnx_building import onnx
 from serialized_graph_cases import MATMUL_ADD
 
@@ -19,7 +19,7 @@ from dml_jax.bench import model_files
 from dml_jax.bench.implementations import CallRun
 from dml_jax.bench.results import Results
 from dml_jax.bench.timing import Effort
-from dml_jax.command import bench, bench_run
+from dml_jax.command import bench_run
 from dml_jax.core.tensors.tensor_spec import TensorSpec
 from dml_jax.graphs.serialized.codec import encode
 from dml_jax.operations.programs.forced_form import forced_form
@@ -29,7 +29,7 @@ EFFORT = Effort(rounds=2, seconds=1e-5)
 
 
 def run(*arguments):
-    return CliRunner().invoke(bench.bench, ["--rounds", "2", *map(str, arguments)])
+    return bench("--rounds", 2, *arguments)
 
 
 @pytest.fixture(autouse=True)

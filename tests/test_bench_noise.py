@@ -5,11 +5,10 @@ import sys
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
+from commands import bench
 
 from dml_jax.bench import noise, operators, peers, timing
 from dml_jax.bench.results import Results
-from dml_jax.command import bench
 
 QUIET = timing.Measured("a case", "gather", "dml_jax", 2**20, 1.0, 0.95, 1.05, 0.5, True, 1.02)
 
@@ -97,7 +96,7 @@ def test_a_note_stands_before_the_table_and_strict_fails(monkeypatch, tmp_path, 
     monkeypatch.setattr(noise.Load, "note", lambda _: [])
     file = tmp_path / "r.json"
     chosen = ["--quick", "-k", "gather rows", "--rounds", "1", "--no-peers", "--json", str(file), *options]
-    done = CliRunner().invoke(bench.bench, chosen)
+    done = bench(*chosen)
     assert done.exit_code == (1 if note and options else 0), done.output
     if note:
         assert done.output.index(f"Note: {note}\n") < done.output.index("of copy")
@@ -106,7 +105,7 @@ def test_a_note_stands_before_the_table_and_strict_fails(monkeypatch, tmp_path, 
 
 
 def test_one_sample_has_no_spread():
-    done = CliRunner().invoke(bench.bench, ["--quick", "-k", "gather rows", "--rounds", "1", "--no-peers"])
+    done = bench("--quick", "-k", "gather rows", "--rounds", "1", "--no-peers")
     (line,) = (line for line in done.output.splitlines() if line.startswith("gather rows"))
     assert "±" not in line
 

@@ -13,14 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import bench as run
 from rich.console import Console
 
 from benchmarks.page import TABLES
 from dml_jax.bench import compile_costs, operators, random_program_section, random_programs, results, timing
 from dml_jax.bench.random_draws import Draws
 from dml_jax.bench.random_programs import GROUPS, drawn
-from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 
 SIZE = 2**15
@@ -48,10 +47,6 @@ NAMES = [
     "gather rows, axis=0: bfloat16 19064x55, int32 9532",
     "gather_elements elements, axis=0: int16 41x12545, int32 41x12545",
 ]
-
-
-def run(*arguments):
-    return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
 # Programs.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import bench as run
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -23,10 +23,6 @@ from dml_jax.command.devices import measured_kind
 
 CASES = {case.name: case for case in sharded_batch_cases.cases(2**16, 8)}
 EFFORT = Effort(1, 0)  # each sample is a call
-
-
-def run(*arguments):
-    return CliRunner().invoke(command.bench, [*map(str, arguments)])
 
 
 def mesh_of(*kinds, axes=(8,)):

@@ -20,11 +20,7 @@ from dml_jax.operations.sliding_windows import Windows
 SIZES = (11, 9, 7)
 
 
-@pytest.fixture(autouse=True)
-def in_full_precision():
-    """A GPU rounds the operands of products of float32 where JAX is not told otherwise."""
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 def exact(x, w, windows, groups):

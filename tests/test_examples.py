@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -29,11 +28,7 @@ routed_experts = imported("routed_experts")
 super_resolution = imported("super_resolution")
 
 
-@pytest.fixture(autouse=True)
-def full_precision():
-    """Products of float32 are exact enough for NumPy's on every device."""
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 def printed(module, *arguments):

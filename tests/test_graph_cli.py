@@ -8,19 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import dml_jax_command
 from model_cases import FOLDER
 
 from dml_jax import Constant, DepthToSpaceDesc, ElementWiseIdentityDesc, GatherDesc, GraphDesc, TensorDesc
 from dml_jax.array_models.serialized_graph_model import read_graph_model
-from dml_jax.command.main import command
 
 pytest.importorskip("flatbuffers")
-
-
-def dml_jax_command(*arguments):
-    """Runs the command inside this process."""
-    return CliRunner().invoke(command, [str(a) for a in arguments])
 
 
 CHANNELS, PICTURE = TensorDesc("INT64", (1, 4, 1, 1)), TensorDesc("INT64", (1, 1, 2, 2))

@@ -4,16 +4,10 @@ import re
 from itertools import pairwise
 
 import pytest
-from click.testing import CliRunner
+from commands import check
 from drawn_graphs import read_dot
 from model_building import dispatch, model, reverse, saved, show
 from model_cases import FOLDER
-
-from dml_jax.command.main import command
-
-
-def check(*arguments):
-    return CliRunner().invoke(command, ["check", *map(str, arguments)])
 
 
 def graph_form(*names):

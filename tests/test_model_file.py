@@ -5,18 +5,7 @@ import os
 import jax
 import numpy as np
 import pytest
-from model_building import (
-    F4,
-    dispatch,
-    lines_of,
-    model,
-    reverse,
-    saved,
-    show,
-    tensor,
-    write,
-    zeros,
-)
+from model_building import F4, dispatch, faults, lines_of, model, reverse, saved, show, tensor, write, zeros
 from PIL import Image
 
 from dml_jax import GatherDesc, TensorDesc
@@ -29,14 +18,6 @@ from dml_jax.dxdispatch.resources import read_buffer
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.dxdispatch.timing import Timing, measure, report
 from dml_jax.errors import ConstraintError
-
-
-def faults(folder, json_model, **options):
-    """Every fault of the model, as text."""
-    with pytest.raises(ModelError) as caught:
-        read_model(saved(folder, json_model), **options)
-    return [str(fault) for fault in caught.value.faults]
-
 
 # Syntax.
 

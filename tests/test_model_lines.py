@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from commands import check
 
-from dml_jax.command.main import command
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.json_line_numbers import lines_of
 from dml_jax.dxdispatch.model_file import read_model
@@ -88,9 +87,9 @@ def test_every_fault_has_the_line_of_what_it_is_about(model):
 
 
 def test_the_command_prints_lines_as_compilers_do(model):
-    printed = CliRunner().invoke(command, ["check", str(model)]).stderr
+    printed = check(model).stderr
     assert f"error: {model}:43: command 1 (print): no resource is named 'z'" in printed
-    listed = json.loads(CliRunner().invoke(command, ["check", str(model), "--json"]).stdout)
+    listed = json.loads(check(model, "--json").stdout)
     assert {fault["line"] for fault in listed["files"][0]["faults"]} == {7, 26, 28, 30, 33, 43, 47}
 
 

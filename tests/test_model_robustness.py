@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from documented_models import dml_jax_command
 from example_models import MARK
-from model_building import F4, dispatch, lines_of, model, reverse, saved, show, tensor, write, zeros
+from model_building import F4, dispatch, faults, lines_of, model, reverse, saved, show, tensor, write, zeros
 from model_cases import FOLDER
 from PIL import Image
 
@@ -151,12 +151,6 @@ def test_damaged_files_of_dispatchables_are_faults(tmp_path, kind, exhaustive):
             faulty += error.faults
     assert len(faulty) > len(damaged) / 7
     assert all("dispatchable 'g'" in str(fault) for fault in faulty)
-
-
-def faults(folder, json_model, **options):
-    with pytest.raises(ModelError) as caught:
-        read_model(saved(folder, json_model), **options)
-    return [str(fault) for fault in caught.value.faults]
 
 
 # Pictures.

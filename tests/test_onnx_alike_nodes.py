@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import check
 from fuzz_hostile import LINKS, chain
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx
 from onnx_cases import as_array, cases
 
-from dml_jax.command.main import command
 from dml_jax.core import memory_checks
 from dml_jax.onnx import alike_nodes, check_file, to_jax
 from dml_jax.onnx.errors import OnnxError
@@ -31,7 +30,7 @@ def checked(proto, folder, monkeypatch, most=10):
     """What `dml-jax check` says where so many nodes are traced."""
     monkeypatch.setattr(check_file, "MOST_TRACED", most)
     (folder / "m.onnx").write_bytes(proto.SerializeToString())
-    result = CliRunner().invoke(command, ["check", str(folder / "m.onnx")])
+    result = check(folder / "m.onnx")
     assert result.exit_code == 0, result.output
     return result.output.replace(f"{folder / 'm.onnx'}: ", "")
 
@@ -128,7 +127,7 @@ def test_numbers_of_iterations_that_are_none(trips, tmp_path):
     proto = loop(3, True, NEG)
     proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.int64(trips), "n"))
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
-    result = CliRunner().invoke(command, ["check", str(tmp_path / "m.onnx")])
+    result = check(tmp_path / "m.onnx")
     assert f"M must have one element, but its shape is ({len(trips)},)" in result.output
 
 
@@ -238,7 +237,7 @@ def test_what_alike_nodes_make_counts_for_each(monkeypatch, tmp_path):
     proto = model(nodes, {}, names, {"c": np.ones(2**19, np.float32)})
     rule = "Concat node #16: the model needs 0.1 GiB for the values of its nodes"
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
-    result = CliRunner().invoke(command, ["check", str(tmp_path / "m.onnx")])
+    result = check(tmp_path / "m.onnx")
     assert (result.exit_code, rule in result.output) == (1, True)
     with pytest.raises(OnnxError, match=rule):
         to_jax(proto)()

@@ -12,20 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import dml_jax_command
 from model_cases import FOLDER
 from onnx_building import TensorProto, helper, model, onnx, runtime
 
 from dml_jax.array_models.onnx_model import read_onnx_file
-from dml_jax.command.main import command
 from dml_jax.command.run import run
 from dml_jax.command.run_options import ALIASES
 from dml_jax.core import memory_checks
-
-
-def dml_jax_command(*arguments):
-    """Runs the command inside this process."""
-    return CliRunner().invoke(command, [str(a) for a in arguments])
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from model_building import lines_of, saved, show, write
+from model_building import faults, lines_of, show, write
 from onnx_building import IR_VERSION, TensorProto, helper, onnx
 
 from dml_jax import ConstraintError
 from dml_jax.array_models.onnx_model import read_onnx_file
 from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
-from dml_jax.dxdispatch.model_file import read_model
 
 DEFERRED = {"initialValuesDataType": "FLOAT32", "initialValues": "deferred"}
 
@@ -55,12 +54,6 @@ def dispatch(**bindings):
 def model(*commands, resources=RESOURCES, **fields):
     dispatchable = {"type": "onnx", "sourcePath": "m.onnx", **fields}
     return {"resources": resources, "dispatchables": {"m": dispatchable}, "commands": list(commands)}
-
-
-def faults(folder, json_model, **options):
-    with pytest.raises(ModelError) as caught:
-        read_model(saved(folder, json_model), **options)
-    return [str(fault) for fault in caught.value.faults]
 
 
 # Sizes.

@@ -11,11 +11,7 @@ onnx_classifier = imported("onnx_classifier")
 onnx_super_resolution = imported("onnx_super_resolution")
 
 
-@pytest.fixture(autouse=True)
-def full_precision():
-    """Products of float32 are exact enough for ONNX Runtime's on every device."""
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 @pytest.mark.parametrize("module", [onnx_classifier, onnx_super_resolution], ids=lambda m: m.__name__)

@@ -16,11 +16,7 @@ example = imported("growing_cache")
 PROMPT, WORDS, ROOM = 5, 6, 13
 
 
-@pytest.fixture(autouse=True)
-def full_precision():
-    """Products of float32 are exact enough for ONNX Runtime's on every device."""
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,11 @@ from threading import Event
 import jax
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import check, dml_jax_command
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx
 
 import dml_jax
 from dml_jax.command import long_work
-from dml_jax.command.main import command
 from dml_jax.core import memory_checks
 from dml_jax.onnx import OnnxError, run_node, to_descs, to_jax
 from dml_jax.onnx.node_limits import MAX_NODES
@@ -226,7 +225,7 @@ def test_no_name_reaches_a_terminal_raw(tmp_path):
         read = said(lambda: to_jax(path))
         outcomes.add(read.startswith("OnnxFunction"))
         tried = [read, said(lambda: to_descs(path)), *said_by_calls(path)]
-        tried.append(CliRunner().invoke(command, ["check", str(path)]).output)
+        tried.append(check(path).output)
         assert all(map(is_harmless, tried)), (old, tried)
         assert "\n" not in read.partition("supported here")[0], old
     assert outcomes == {True, False}
@@ -290,7 +289,7 @@ LARGE = 2**40  # of floats: more than any machine has
 def said_of(proto, path):
     """What `to_jax` or the call says; the command says where without running it."""
     path.write_bytes(proto.SerializeToString())
-    checked = CliRunner().invoke(command, ["check", str(path)])
+    checked = check(path)
     assert checked.exit_code == 1, checked.output
     with pytest.raises(OnnxError) as caught, jax.enable_x64(True):
         call_by_shapes(to_jax(proto))
@@ -355,7 +354,7 @@ def test_intermediates_that_no_memory_holds(tmp_path):
     proto = model([node], {"x": np.zeros((1, 1, 2**20, 1), np.float32)}, ["y"], opset=23)
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     for verb in ("check", "run"):
-        result = CliRunner().invoke(command, [verb, str(tmp_path / "m.onnx")])
+        result = dml_jax_command(verb, tmp_path / "m.onnx")
         assert result.exit_code == 1
         assert "Attention node 'far': the model needs 4096.0 GiB for one array, and the machine has" in result.output
 
@@ -408,7 +407,7 @@ def test_a_program_that_no_memory_holds(tmp_path, monkeypatch):
     (tmp_path / "m.onnx").write_bytes(model(nodes, {"x": np.zeros((512, 512), np.float32)}, ["y"]).SerializeToString())
     for mebibytes, code in ((64, 0), (2.5, 1)):
         monkeypatch.setattr(memory_checks, "_available", lambda size=int(mebibytes * 2**20): size)
-        ran = CliRunner().invoke(command, ["run", str(tmp_path / "m.onnx")])
+        ran = dml_jax_command("run", tmp_path / "m.onnx")
         assert ran.exit_code == code, ran.output
     assert "for its tensors, and the machine has" in ran.output
 
@@ -426,10 +425,10 @@ def test_max_nodes_of_the_command(tmp_path):
     chain = [make("Neg", [f"v{i}"], [f"v{i + 1}"]) for i in range(4)]
     (tmp_path / "m.onnx").write_bytes(model(chain, {"v0": X}, ["v4"]).SerializeToString())
     for verb in ("check", "run"):
-        few = CliRunner().invoke(command, [verb, str(tmp_path / "m.onnx"), "--max-nodes", "3"])
+        few = dml_jax_command(verb, tmp_path / "m.onnx", "--max-nodes", "3")
         assert (few.exit_code, "at most 3 nodes" in few.output) == (1, True)
-        assert CliRunner().invoke(command, [verb, str(tmp_path / "m.onnx"), "--max-nodes", "4"]).exit_code == 0
-        assert str(MAX_NODES) in CliRunner().invoke(command, [verb, "--help"]).output
+        assert dml_jax_command(verb, tmp_path / "m.onnx", "--max-nodes", "4").exit_code == 0
+        assert str(MAX_NODES) in dml_jax_command(verb, "--help").output
 
 
 def nested_loops(trips, levels):

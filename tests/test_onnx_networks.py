@@ -18,11 +18,7 @@ from dml_jax.onnx.shape_inference import known_shapes
 CLOSE = 1e-4  # of the largest number
 
 
-@pytest.fixture(autouse=True)
-def in_full_precision():
-    """A GPU rounds the operands of products of float32 where JAX is not told otherwise."""
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 def jitted(function, inputs):

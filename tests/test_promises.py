@@ -511,21 +511,6 @@ def names_in(hint):
 # The cost of a call.
 
 
-@pytest.fixture
-def compilations(caplog):
-    """Counts what is compiled inside a `with` block."""
-
-    @contextlib.contextmanager
-    def counted():
-        caplog.clear()
-        messages = []
-        with jax.log_compiles(), caplog.at_level("WARNING"):
-            yield messages
-        messages += [m for m in (r.getMessage() for r in caplog.records) if "Compiling" in m]
-
-    return counted
-
-
 @pytest.mark.thinned(12)
 @every_case
 def test_a_second_call_compiles_nothing(case, compilations):

@@ -1,11 +1,9 @@
 """The package as a whole: its namespace, its modules, its errors. test_promises.py has what every operator promises."""
 
-import contextlib
 import importlib
 import pkgutil
 from importlib.util import find_spec
 
-import jax
 import numpy as np
 import pytest
 
@@ -44,21 +42,6 @@ def test_every_module_is_imported():
     for name in names:
         if not name.startswith(missing or "-"):
             importlib.import_module(name)
-
-
-@pytest.fixture
-def compilations(caplog):
-    """Counts what is compiled inside a `with` block."""
-
-    @contextlib.contextmanager
-    def counted():
-        caplog.clear()
-        messages = []
-        with jax.log_compiles(), caplog.at_level("WARNING"):
-            yield messages
-        messages += [m for m in (r.getMessage() for r in caplog.records) if "Compiling" in m]
-
-    return counted
 
 
 def test_a_new_fill_value_compiles_nothing(compilations):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checks import sampled
 from jax.sharding import AxisType
-from test_examples import full_precision, numbers, printed, routed_experts  # noqa: F401  all tests use the fixture
+from test_examples import numbers, printed, routed_experts
 from test_meshes import COLLECTIVE
 
 TOKENS, WIDTH, HIDDEN, EXPERTS, CHOSEN = 64, 128, 24, 16, 3

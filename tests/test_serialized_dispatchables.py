@@ -4,13 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from model_building import lines_of, saved, show, zeros
+from commands import dml_jax_command
+from model_building import faults, lines_of, saved, show, zeros
 from serialized_graph_cases import MATMUL_ADD
 
-from dml_jax.command.main import command
-from dml_jax.dxdispatch.faults import ModelError
-from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.graphs.serialized.codec import encode
 
 pytest.importorskip("flatbuffers")
@@ -36,16 +33,6 @@ def model(*commands, bound=BINDINGS, **fields):
         "dispatchables": {"g": {"type": "dmlSerializedGraph", "sourcePath": "graphs/graph.bin", **fields}},
         "commands": [{"type": "dispatch", "dispatchable": "g", "bindings": bound}, *(commands or [show()])],
     }
-
-
-def dml_jax(*arguments):
-    return CliRunner().invoke(command, [str(a) for a in arguments])
-
-
-def faults(folder, json_model, **options):
-    with pytest.raises(ModelError) as caught:
-        read_model(saved(folder, json_model), **options)
-    return [str(fault) for fault in caught.value.faults]
 
 
 def test_the_constants_are_those_of_the_files(folder):
@@ -125,10 +112,10 @@ def test_it_is_no_node_of_a_graph(folder):
 
 def test_the_command_checks_and_draws_it(folder):
     path = saved(folder, model())
-    done = dml_jax("check", path, "--picture", folder / "g.dot", "--json")
+    done = dml_jax_command("check", path, "--picture", folder / "g.dot", "--json")
     assert done.exit_code == 0
     assert json.loads(done.output)["files"][0]["operators"] == [
         {"where": "dispatchable 'g': node 'model_output_dmlEp_0'", "operator": "GEMM"}
     ]
     assert "model_output_dmlEp_0" in (folder / "g.dot").read_text()
-    assert "valid" in dml_jax("check", path).output
+    assert "valid" in dml_jax_command("check", path).output

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from activation_cases import activated
 from checks import assert_calls_agree, assert_close, assert_same_bits
-from draws import dims
+from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
@@ -102,10 +102,6 @@ def fill(rng, port, tensor, count):
     return ((4 * rng.integers(-100, 100, count) + (1 if port == "a" else 2)) / 16).astype(tensor.dtype)
 
 
-def fill_fused(rng, port, tensor, count):
-    return rng.normal(size=count).astype(tensor.dtype)
-
-
 ROW = f32(3)
 SAMPLE = ElementWiseAddDesc(ROW, ROW, ROW)
 SAMPLE1 = ElementWiseAdd1Desc(ROW, ROW, ROW, Activation("ACTIVATION_ELU", (0.5,)))
@@ -130,7 +126,7 @@ STRUCTS = (
         examples=(Example(SAMPLE1, [[1, 2, 3], [5, 8, -5]], [[6, 10, -0.4323324]]),),
         draw=draw_fused,
         expected=lambda desc, a, b: exact(a, b, desc.fused_activation),
-        fill=fill_fused,
+        fill=normal_numbers,
         units=8,
     ),
 )

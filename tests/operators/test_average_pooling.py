@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits, together
+from draws import normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
@@ -90,11 +91,6 @@ VARIANTS = {
 # The structs.
 
 
-def fill(rng, port, tensor, count):
-    """Sums that are rounded."""
-    return rng.normal(size=count).astype(tensor.dtype)
-
-
 def draw(rng, *, dilated):
     return {**draw_pooled(rng, dilated=dilated), "include_padding": bool(rng.integers(0, 2))}
 
@@ -120,7 +116,7 @@ STRUCTS = (
         draw=partial(draw, dilated=False),
         expected=expected,
         leading=POOLING_LEADING,
-        fill=fill,
+        fill=normal_numbers,
         units=16,
     ),
     Struct(
@@ -130,7 +126,7 @@ STRUCTS = (
         draw=partial(draw, dilated=True),
         expected=expected,
         leading=DILATED_LEADING,
-        fill=fill,
+        fill=normal_numbers,
         units=16,
     ),
 )

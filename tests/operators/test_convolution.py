@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from activation_cases import activated
 from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, together
-from draws import dims
+from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
@@ -185,11 +185,6 @@ FUSED = [
 ]
 
 
-def fill(rng, port, tensor, count):
-    """Sums of whose products are rounded."""
-    return rng.normal(size=count).astype(tensor.dtype)
-
-
 def draw(rng):
     while True:
         count = int(rng.integers(1, 4))
@@ -283,7 +278,7 @@ STRUCTS = (
         draw=draw,
         expected=expected,
         leading={"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0},
-        fill=fill,
+        fill=normal_numbers,
         units=32,
     ),
 )

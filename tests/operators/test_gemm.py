@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from activation_cases import activated
 from checks import assert_calls_agree, assert_close, assert_same_bits
-from draws import dims
+from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
@@ -86,11 +86,6 @@ FUSED = [
 ]
 
 
-def fill(rng, port, tensor, count):
-    """Sums of whose products are rounded."""
-    return rng.normal(size=count).astype(tensor.dtype)
-
-
 def draw(rng):
     *batch, m, n, k = dims(rng, int(rng.integers(3, 6)), 60)
     trans_a, trans_b = (MatrixTransform(int(one)) for one in rng.integers(0, 2, 2))
@@ -138,7 +133,7 @@ STRUCTS = (
         ),
         draw=draw,
         expected=expected,
-        fill=fill,
+        fill=normal_numbers,
         units=16,
     ),
 )

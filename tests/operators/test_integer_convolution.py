@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f32, i8, i32, u8
 from oracles import coordinates
 from quantization_cases import at, centred, fill, quantized, wrapped
 from refusals import refuses
@@ -17,18 +17,6 @@ from dml_jax.descs import ConvolutionIntegerDesc, QuantizedLinearConvolutionDesc
 pytestmark = pytest.mark.device
 
 NAMES = ("strides", "dilations", "start_padding", "end_padding")
-
-
-def u8(*sizes, **keywords):
-    return TensorDesc("UINT8", sizes, **keywords)
-
-
-def i8(*sizes, **keywords):
-    return TensorDesc("INT8", sizes, **keywords)
-
-
-def i32(*sizes, **keywords):
-    return TensorDesc("INT32", sizes, **keywords)
 
 
 def by_filter(parameter, rank):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, together
 from draws import dims
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f32, i8, i32, u8
 from oracles import coordinates
 from quantization_cases import at, centred, fill, quantized, wrapped
 from refusals import refuses
@@ -22,18 +22,6 @@ from dml_jax.operations.values.xla_workarounds import int8_product
 from dml_jax.operators._quantization import multiply_integers
 
 pytestmark = pytest.mark.device
-
-
-def u8(*sizes, **keywords):
-    return TensorDesc("UINT8", sizes, **keywords)
-
-
-def i8(*sizes, **keywords):
-    return TensorDesc("INT8", sizes, **keywords)
-
-
-def i32(*sizes, **keywords):
-    return TensorDesc("INT32", sizes, **keywords)
 
 
 def product(a, a_zero_point, b, b_zero_point):

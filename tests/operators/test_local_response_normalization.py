@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits, together
-from draws import dims
+from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
@@ -83,10 +83,6 @@ def draw(rng):
     }
 
 
-def fill(rng, port, tensor, count):
-    return rng.normal(size=count).astype(tensor.dtype)
-
-
 def expected(desc, x):
     return exact(x, desc.local_size, desc.cross_channel, desc.alpha, desc.beta, desc.bias)
 
@@ -105,7 +101,7 @@ STRUCTS = (
         ),
         draw=draw,
         expected=expected,
-        fill=fill,
+        fill=normal_numbers,
         units=16,
     ),
 )

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from checks import assert_close
+from draws import normal_numbers
 from operator_cases import Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
@@ -63,7 +64,7 @@ STRUCTS = (
         ),
         draw=draw,
         expected=expected,
-        fill=forward.fill,
+        fill=normal_numbers,
         units=64,
     ),
 )

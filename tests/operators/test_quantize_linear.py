@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f32, i8, u8
 from quantization_cases import dequantized, fill, quantized
 from refusals import refuses
 
@@ -21,14 +21,6 @@ from dml_jax.descs import (
 from dml_jax.operations.values.xla_workarounds import divide
 
 pytestmark = pytest.mark.device
-
-
-def u8(*sizes, **keywords):
-    return TensorDesc("UINT8", sizes, **keywords)
-
-
-def i8(*sizes, **keywords):
-    return TensorDesc("INT8", sizes, **keywords)
 
 
 def draw(rng):

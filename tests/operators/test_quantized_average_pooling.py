@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f32, u8
 from oracles import coordinates
 from quantization_cases import at, centred, fill, quantized
 from window_cases import (
@@ -23,10 +23,6 @@ from dml_jax import ConstraintError, TensorDesc
 from dml_jax.descs import QuantizedLinearAveragePoolingDesc
 
 pytestmark = pytest.mark.device
-
-
-def u8(*sizes):
-    return TensorDesc("UINT8", sizes)
 
 
 @np.errstate(all="ignore")

@@ -11,6 +11,24 @@ LEADING = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, 
 NAMES = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
 
 
+def window_breaks(too_large):
+    """The breaks of a function with windows over two dimensions, in the order of its rules."""
+    return {
+        "one_per_window(strides)": {"strides": (1,)},
+        "one_per_window(dilations)": {"dilations": ()},
+        "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
+        "one_per_window(end_padding)": {"end_padding": (1,)},
+        "each_at_least(window_sizes, 1)": {"window_sizes": (2, 0)},
+        "each_at_least(strides, 1)": {"strides": (0, 1)},
+        "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
+        "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
+        "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
+        "fits": {"window_sizes": too_large},
+        "representable": {"end_padding": (2**62, 2**62)},
+        "indexable": {"end_padding": (0, 2**30)},
+    }
+
+
 def filled(window_sizes, **given):
     """All attributes, those that are not given as they are by default."""
     least = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}

@@ -26,6 +26,7 @@ from window_cases import (
     places,
     pooling_of,
     some_windows,
+    window_breaks,
 )
 
 from dml_jax import (
@@ -65,18 +66,7 @@ BREAKS = {
     "numbers(input)": {"input": X.astype(jnp.float8_e8m0fnu)},
     "float(input)": {"input": X.astype(np.int32)},
     "spatial(window_sizes)": {"window_sizes": (1, 1, 1, 1)},
-    "one_per_window(strides)": {"strides": (1,)},
-    "one_per_window(dilations)": {"dilations": ()},
-    "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
-    "one_per_window(end_padding)": {"end_padding": (1,)},
-    "each_at_least(window_sizes, 1)": {"window_sizes": (2, 0)},
-    "each_at_least(strides, 1)": {"strides": (0, 1)},
-    "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
-    "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
-    "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
-    "fits": {"window_sizes": (2, 5)},
-    "representable": {"end_padding": (2**62, 2**62)},
-    "indexable": {"end_padding": (0, 2**30)},
+    **window_breaks((2, 5)),
 }
 # Windows of powers of two, whose means are exact.
 VARIANTS = {

@@ -15,7 +15,7 @@ from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
-from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows
+from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
 from dml_jax import ConstraintError, DataTypeError, FoldDesc, TensorDesc, compile_operator, fold, unfold
 
@@ -51,16 +51,7 @@ BREAKS = {
     "minimum_rank(input, 2)": {"input": X[0]},
     "spatial(window_sizes)": {"window_sizes": (3, 2, 1)},
     "each_at_least(output_sizes, 0)": {"output_sizes": (4, -3)},
-    "one_per_window(strides)": {"strides": (1,)},
-    "one_per_window(dilations)": {"dilations": ()},
-    "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
-    "one_per_window(end_padding)": {"end_padding": (1,)},
-    "each_at_least(window_sizes, 1)": {"window_sizes": (3, 0)},
-    "each_at_least(strides, 1)": {"strides": (0, 1)},
-    "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
-    "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
-    "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
-    "fits": {"window_sizes": (5, 2)},
+    **window_breaks((5, 2)),
     "representable": {"end_padding": (2**63, 0)},
     "indexable": {"end_padding": (0, 2**31)},
     "rows(input)": {"input": X[:11]},

@@ -25,6 +25,7 @@ from window_cases import (
     places,
     pooling_of,
     some_windows,
+    window_breaks,
 )
 
 from dml_jax import (
@@ -83,18 +84,7 @@ BREAKS = {
     "ordered(input)": {"input": X.astype(np.complex64)},
     "numbered(input)": {"input": np.lib.stride_tricks.as_strided(np.int8([0]), (2**16, 2**16), (0, 0))},
     "spatial(window_sizes)": {"window_sizes": ()},
-    "one_per_window(strides)": {"strides": (1,)},
-    "one_per_window(dilations)": {"dilations": ()},
-    "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
-    "one_per_window(end_padding)": {"end_padding": (1,)},
-    "each_at_least(window_sizes, 1)": {"window_sizes": (2, 0)},
-    "each_at_least(strides, 1)": {"strides": (0, 1)},
-    "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
-    "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
-    "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
-    "fits": {"window_sizes": (2, 5)},
-    "representable": {"end_padding": (2**62, 2**62)},
-    "indexable": {"end_padding": (0, 2**30)},
+    **window_breaks((2, 5)),
 }
 VARIANTS = {
     "padded": {"start_padding": (1, 0), "end_padding": (2, 1), "strides": (2, 2)},

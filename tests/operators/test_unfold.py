@@ -16,7 +16,7 @@ from oracles import coordinates
 from refusals import refuses
 from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
-from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows
+from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
 
@@ -41,18 +41,7 @@ CASE = Call(unfold, {"input": X}, {"window_sizes": (2, 3)})
 BREAKS = {
     "numbers(input)": {"input": X.astype(jnp.float8_e8m0fnu)},
     "spatial(window_sizes)": {"window_sizes": (2, 2, 2)},
-    "one_per_window(strides)": {"strides": (1,)},
-    "one_per_window(dilations)": {"dilations": ()},
-    "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
-    "one_per_window(end_padding)": {"end_padding": (1,)},
-    "each_at_least(window_sizes, 1)": {"window_sizes": (2, 0)},
-    "each_at_least(strides, 1)": {"strides": (0, 1)},
-    "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
-    "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
-    "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
-    "fits": {"window_sizes": (2, 7)},
-    "representable": {"end_padding": (2**62, 2**62)},
-    "indexable": {"end_padding": (0, 2**30)},
+    **window_breaks((2, 7)),
 }
 VARIANTS = {
     "padded": {"start_padding": (1, 0), "end_padding": (2, 1)},

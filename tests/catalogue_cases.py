@@ -5,7 +5,8 @@ from pathlib import Path
 
 from dml_jax.catalogue import PAGES
 
-_FOUND = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / "operators").glob("test_*.py")}
+_FILES = (path.stem.removeprefix("test_") for path in (Path(__file__).parent / "operators").glob("test_*.py"))
+_FOUND = {name for name in _FILES if not name.endswith("_corners")}
 # Those of the catalogue, then what is left over, which test_promises.py names.
 _NAMES = [*(name for name in PAGES if name in _FOUND), *sorted(_FOUND - {*PAGES})]
 

@@ -4,18 +4,17 @@ from functools import partial
 from math import prod
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, together
+from checks import assert_calls_agree, assert_same_bits, sampled, together
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     Activation,
@@ -174,6 +173,67 @@ VARIANTS = {
 }
 
 
+# By example.
+
+
+def test_each_window_times_the_filter():
+    """CONVOLUTION turns the filter around; backwards each element is spread over its window."""
+    x, filter = np.float32([[[1, 2, 3, 4]]]), np.float32([[[1, 10]]])
+    assert_same_bits(convolution(x, filter), np.float32([[[21, 32, 43]]]))
+    assert_same_bits(convolution(x, filter, mode="convolution"), np.float32([[[12, 23, 34]]]))
+    assert_same_bits(convolution(x, filter, direction="backward"), np.float32([[[1, 12, 23, 34, 40]]]))
+
+
+# Against the oracle.
+
+
+# Sizes, windows and numbers of one to four spatial dimensions.
+SOME = [
+    ((4,), (3,), {}),
+    ((5,), (2,), {"strides": (2,), "dilations": (2,)}),
+    ((2,), (1,), {"strides": (3,), "start_padding": (4,), "end_padding": (5,)}),
+    ((7,), (3,), {"strides": (2,), "dilations": (2,), "start_padding": (1,), "end_padding": (3,)}),
+    ((3, 4), (2, 3), {"strides": (1, 2), "start_padding": (1, 0), "end_padding": (0, 2)}),
+    ((3, 3), (2, 2), {"strides": (2, 3), "dilations": (2, 1), "output_padding": (1, 2)}),
+    ((2, 3, 2), (2, 1, 2), {"dilations": (1, 2, 1), "end_padding": (0, 0, 1)}),
+    ((2, 1, 1, 2), (2, 1, 1, 1), {"strides": (1, 1, 1, 2)}),
+]
+
+
+@pytest.mark.parametrize("number", sampled([*range(8)], [2, 4]))
+def test_directions_modes_and_groups(number):
+    def calls():
+        for sizes, window, attributes in [SOME[number]]:
+            for direction in ("forward", "backward"):
+                for mode, groups in (("cross_correlation", 2), ("convolution", 1)):
+                    full = given(len(sizes), attributes)
+                    if not all(possible_sizes(direction, sizes, window, full)):
+                        continue
+                    channels = (4, 2) if groups == 2 else (2, 3) if direction == "backward" else (3, 2)
+                    read = 4 if groups == 2 else 2
+                    x, w = numbered((2, read, *sizes)) - 9, numbered((*channels, *window)) - 5
+                    bias = numbered((4 if groups == 2 else 3,))
+                    attributes_ = {**attributes, "direction": direction, "mode": mode, "group_count": groups}
+                    yield partial(convolution, **attributes_), (x, w, bias), oracle(x, w, bias, **attributes_)
+
+    found = list(calls())
+    assert len(found) >= 2
+    assert_calls_agree(found)
+
+
+@pytest.mark.parametrize("sizes", sampled([(6, 5), (7, 6), (8, 5)], [(7, 6)]))
+def test_backward_is_the_transpose_of_forward(sizes):
+    """Of every size that forward makes the same array of; of small numbers, whose sums float32 holds in any order."""
+    numbers = {"strides": (3, 2), "dilations": (1, 2), "start_padding": (1, 2), "end_padding": (2, 0), "group_count": 2}
+    filter = numbered((4, 3, 3, 2)) % 5 - 2
+    x = numbered((2, 6, *sizes)) % 7 - 3
+    forward = partial(convolution, filter=filter, mode="convolution", **numbers)
+    y = forward(x)
+    (transposed,) = jax.linear_transpose(forward, x)(y)
+    back = convolution(y, filter, direction="backward", mode="convolution", output_sizes=sizes, **numbers)
+    assert_same_bits(back, transposed)
+
+
 # The struct.
 
 
@@ -319,140 +379,6 @@ def test_names_of_modes_and_directions():
             assert ConvolutionDesc(**DESC.operands() | {field: name}) == DESC
 
 
-def test_backward_outputs_of_every_size_that_forward_makes_the_input_of():
-    """Those between the least one and a stride more; the elements behind the least one are sums too."""
-    ones, zeros = (1,), (0,)
-    for size, fits in ((6, False), (7, True), (8, True), (9, True), (10, False)):
-        arguments = (f32(1, 1, 3), f32(1, 1, 3), None, f32(1, 1, size), 1, 1, (3,), ones, ones, ones, zeros)
-        if not fits:
-            with pytest.raises(ConstraintError, match=rf"\(1, 1, {size}\) is not \(1, 1\) by 7 to 9"):
-                ConvolutionDesc(*arguments)
-            continue
-        made = ConvolutionDesc(*arguments).compute(jnp.float32([[[1, 2, 3]]]), jnp.float32([[[10, 20, 30]]]))
-        assert_same_bits(made[0, 0], np.float32([20, 30, 20, 40, 60, 30, 60, 90, 0][:size]))
-
-
-# Against the oracle.
-
-
-# Sizes, windows and numbers of one to four spatial dimensions.
-SOME = [
-    ((4,), (3,), {}),
-    ((5,), (2,), {"strides": (2,), "dilations": (2,)}),
-    ((2,), (1,), {"strides": (3,), "start_padding": (4,), "end_padding": (5,)}),
-    ((7,), (3,), {"strides": (2,), "dilations": (2,), "start_padding": (1,), "end_padding": (3,)}),
-    ((3, 4), (2, 3), {"strides": (1, 2), "start_padding": (1, 0), "end_padding": (0, 2)}),
-    ((3, 3), (2, 2), {"strides": (2, 3), "dilations": (2, 1), "output_padding": (1, 2)}),
-    ((2, 3, 2), (2, 1, 2), {"dilations": (1, 2, 1), "end_padding": (0, 0, 1)}),
-    ((2, 1, 1, 2), (2, 1, 1, 1), {"strides": (1, 1, 1, 2)}),
-]
-
-
-@pytest.mark.parametrize("number", sampled([*range(8)], [2, 4]))
-def test_directions_modes_and_groups(number):
-    def calls():
-        for sizes, window, attributes in [SOME[number]]:
-            for direction in ("forward", "backward"):
-                for mode, groups in (("cross_correlation", 2), ("convolution", 1)):
-                    full = given(len(sizes), attributes)
-                    if not all(possible_sizes(direction, sizes, window, full)):
-                        continue
-                    channels = (4, 2) if groups == 2 else (2, 3) if direction == "backward" else (3, 2)
-                    read = 4 if groups == 2 else 2
-                    x, w = numbered((2, read, *sizes)) - 9, numbered((*channels, *window)) - 5
-                    bias = numbered((4 if groups == 2 else 3,))
-                    attributes_ = {**attributes, "direction": direction, "mode": mode, "group_count": groups}
-                    yield partial(convolution, **attributes_), (x, w, bias), oracle(x, w, bias, **attributes_)
-
-    found = list(calls())
-    assert len(found) >= 2
-    assert_calls_agree(found)
-
-
-@pytest.mark.parametrize("sizes", sampled([(6, 5), (7, 6), (8, 5)], [(7, 6)]))
-def test_backward_is_the_transpose_of_forward(sizes):
-    """Of every size that forward makes the same array of; of small numbers, whose sums float32 holds in any order."""
-    numbers = {"strides": (3, 2), "dilations": (1, 2), "start_padding": (1, 2), "end_padding": (2, 0), "group_count": 2}
-    filter = numbered((4, 3, 3, 2)) % 5 - 2
-    x = numbered((2, 6, *sizes)) % 7 - 3
-    forward = partial(convolution, filter=filter, mode="convolution", **numbers)
-    y = forward(x)
-    (transposed,) = jax.linear_transpose(forward, x)(y)
-    back = convolution(y, filter, direction="backward", mode="convolution", output_sizes=sizes, **numbers)
-    assert_same_bits(back, transposed)
-
-
-def test_products_are_as_exact_as_float32():
-    """TF32 would drop half of the bits, bfloat16 two thirds."""
-    rng = np.random.default_rng(0)
-    x, w = (rng.normal(size=size).astype(np.float32) for size in ((2, 8, 6, 6), (8, 8, 3, 3)))
-    for direction in ("forward", "backward"):
-        assert_close(convolution(x, w, direction=direction), exact(x, w, direction=direction), units=72)
-    whole = np.full((1, 1, 1), 2**12 + 1, np.float32)
-    assert_same_bits(
-        convolution(whole, np.full((1, 1, 1), 2**11 - 1, np.float32)), np.full((1, 1, 1), 4097 * 2047, np.float32)
-    )
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_computed_in_float32(dtype):
-    x, w = np.array([[[0.5, 1, 2]]], dtype), np.array([[[1, 0.5]]], dtype)
-    bias = np.array([1], dtype)
-    for direction in ("forward", "backward"):
-        assert_same_bits(convolution(x, w, bias, direction=direction), oracle(x, w, bias, direction=direction))
-
-
-def test_sixteen_bit_floats_are_rounded_once():
-    """2049 is no float16, and 65536 is out of its range."""
-    ones = np.ones((1, 2049, 1), np.float16)
-    assert_same_bits(convolution(ones, ones, np.float16([-1])), np.full((1, 1, 1), 2048, np.float16))
-    linear = Activation("ACTIVATION_LINEAR", (2, 2))
-    assert_same_bits(convolution(ones, ones, activation=linear), np.full((1, 1, 1), 4100, np.float16))
-    big = np.full((1, 1, 1), 256, np.float16)
-    assert_same_bits(convolution(big, big, np.float16([-64])), np.full((1, 1, 1), 65472, np.float16))
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2])
-def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
-    """4096 ones: one after the other they stop at 2048 in float16, at 256 in bfloat16."""
-    row = jnp.ones((1, 1, 4096), dtype)
-    back = jax.jit(jax.grad(lambda w: convolution(row, w).astype(np.float32).sum()))(jnp.ones((1, 1, 1), dtype))
-    assert_same_bits(back, np.full((1, 1, 1), 4096, dtype))
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.full((1, 1, 1), 1 + 2.0**-40)
-    if x64:
-        assert_same_bits(convolution(x, np.full((1, 1, 1), 3.0), x[0, 0]), x * 4)
-    else:
-        with pytest.raises(DataTypeError, match="input of type float64 needs 64-bit types"):
-            convolution(x, x)
-
-
-def test_zeros_are_appended_before_the_bias_and_the_activation():
-    made = convolution(np.float32([[[1, 2]]]), np.float32([[[3]]]), np.float32([-4]), output_padding=(2,))
-    assert_same_bits(made, np.float32([[[-1, 2, -4, -4]]]))
-    made = convolution(
-        np.float32([[[1]]]), np.float32([[[3]]]), np.float32([-4]), output_padding=(1,), activation=LEAKY_RELU
-    )
-    assert_same_bits(made, np.float32([[[-0.5, -2]]]))
-
-
-def test_empty_arrays():
-    assert convolution(INPUT[:0], FILTER).shape == (0, 3, 2, 3)
-    assert convolution(INPUT, FILTER[:0]).shape == (2, 0, 2, 3)
-    bias = np.broadcast_to(BIAS.reshape(3, 1, 1), (2, 3, 2, 3))
-    assert_same_bits(convolution(INPUT[:, :0], FILTER[:, :0], BIAS), bias)
-    none = np.zeros((1, 1, 0), np.float32)
-    assert_same_bits(
-        convolution(none, np.ones((1, 1, 2), np.float32), start_padding=(3,)), np.zeros((1, 1, 2), np.float32)
-    )
-    back = convolution(INPUT[:, :0], FILTER[:0], direction="backward")
-    assert_same_bits(back, np.zeros((2, 2, 4, 5), np.float32))
-
-
 # Transformations and meshes.
 
 
@@ -539,17 +465,6 @@ def test_backward_channels_keep_their_sharding_unless_there_are_groups():
     assert_same_bits(made, oracle(x, w, direction="backward", group_count=2))
 
 
-@pytest.mark.parametrize(("which", "spec"), [(0, (None, "d")), (0, (None, None, None, "d")), (1, (None, "d"))])
-def test_what_is_added_up_is_sharded_only_if_the_output_says_how(which, spec):
-    arrays = [INPUT, FILTER]
-    arrays[which] = on_explicit_mesh(arrays[which], *spec, *(None,) * (4 - len(spec)))
-    with pytest.raises(ConstraintError, match="is sharded over 'd', along which the devices must communicate"):
-        convolution(*arrays)
-    made = convolution(*arrays, out_sharding=P("d", None, None, None))
-    assert jax.typeof(made).sharding.spec == P("d", None, None, None)
-    assert_same_bits(made, oracle(INPUT, FILTER))
-
-
 # Mistakes.
 
 
@@ -583,8 +498,3 @@ test_mistakes_are_named = refuses(
     ({"bias": BIAS[None]}, ConstraintError, r"bias.sizes must be \(the channels of the output,\), but \(1, 3\)"),
     ({"activation": "RELU"}, DataTypeError, "activation must be an Activation, but it is str"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    made = convolution(INPUT, FILTER, strides=np.array([1, 2]), group_count=np.int64(1), end_padding=[np.uint8(1), 0])
-    assert_same_bits(made, oracle(INPUT, FILTER, strides=(1, 2), end_padding=(1, 0)))

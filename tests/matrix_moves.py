@@ -248,10 +248,7 @@ MOVES = {
         lambda x: dml_jax.select(checkers(x.shape), x, dml_jax.slice(x, (0, 0), x.shape, (-1, 1))),
         lambda b: np.where(checkers(b.shape), b, b[::-1]),
     ),
-    "slice": (
-        lambda x: dml_jax.slice(x, (1, 0), (x.shape[0] - 1, x.shape[1]), (1, 2)),
-        lambda b: b[1:, ::2],
-    ),
+    "slice": (lambda x: dml_jax.slice(x, (1, 0), (x.shape[0] - 1, x.shape[1]), (1, 2)), lambda b: b[1:, ::2]),
     "slice backwards": (lambda x: dml_jax.slice(x, (0, 0), x.shape, (-1, -1)), lambda b: b[::-1, ::-1]),
     "slice_grad": (
         lambda x: dml_jax.slice_grad(
@@ -260,10 +257,7 @@ MOVES = {
         np_spread,
     ),
     "space_to_depth": (lambda x: flat(dml_jax.space_to_depth(space(x), 2)), np_to_depth),
-    "split": (
-        lambda x: dml_jax.join(dml_jax.split(x, (2, x.shape[1] - 2), 1)[::-1], 1),
-        lambda b: np.roll(b, -2, 1),
-    ),
+    "split": (lambda x: dml_jax.join(dml_jax.split(x, (2, x.shape[1] - 2), 1)[::-1], 1), lambda b: np.roll(b, -2, 1)),
     "tile": (lambda x: dml_jax.tile(x, (2, 3)), lambda b: np.tile(b, (2, 3))),
     "unfold": (
         lambda x: dml_jax.unfold(shaped(x, 1, x.size), (5,), strides=(1,), end_padding=(9,)),

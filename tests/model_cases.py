@@ -39,10 +39,7 @@ PRINTS = {
     "graph.json": {"mixed": "5, 4, 7, 6, 1, 0, 3, 2, 13, 12, 15, 14, 9, 8, 11, 10"},
     "strides_packed.json": {"output": "4, 5, 6, 1, 2, 3"},
     "strides_column_major.json": {"rows": "1, 2, 3, 4, 5, 6", "columns again": "1, 4, 2, 5, 3, 6"},
-    "strides_padded_rows.json": {
-        "packed": "1, 2, 3, 4, 5, 6",
-        "padded again": "1, 2, 3, -1, -1, 4, 5, 6, -1, -1",
-    },
+    "strides_padded_rows.json": {"packed": "1, 2, 3, 4, 5, 6", "padded again": "1, 2, 3, -1, -1, 4, 5, 6, -1, -1"},
     "strides_broadcast_row.json": {"rows": "1, 2, 3, 1, 2, 3"},
     "strides_nchw.json": {"output": "7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6"},
     "strides_nhwc.json": {"output": "7, 1, 8, 2, 9, 3, 10, 4, 11, 5, 12, 6"},

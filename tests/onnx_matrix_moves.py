@@ -116,10 +116,7 @@ MOVES = {
     ),
     "Flatten": (lambda b: [("Unsqueeze", (X, ints(1)), {}), ("Flatten", (X,), {"axis": 2})], lambda b: b),
     "Gather": (lambda b: [("Gather", (X, order(len(b))), {"axis": 0})], lambda b: b[order(len(b))]),
-    "Gather columns": (
-        lambda b: [("Gather", (X, order(b.shape[1])), {"axis": 1})],
-        lambda b: b[:, order(b.shape[1])],
-    ),
+    "Gather columns": (lambda b: [("Gather", (X, order(b.shape[1])), {"axis": 1})], lambda b: b[:, order(b.shape[1])]),
     "GatherElements": (
         lambda b: [("GatherElements", (X, order(b.size).reshape(b.shape) % b.shape[1]), {"axis": 1})],
         np_elements,
@@ -142,10 +139,7 @@ MOVES = {
         lambda b: [("ScatterElements", (X, np.broadcast_to(some_rows(b), upper(b).shape), upper(b)), {})],
         lambda b: np_scattered(b, set_elements),
     ),
-    "ScatterND": (
-        lambda b: [("ScatterND", (X, some_rows(b), upper(b)), {})],
-        lambda b: np_scattered(b, set_rows),
-    ),
+    "ScatterND": (lambda b: [("ScatterND", (X, some_rows(b), upper(b)), {})], lambda b: np_scattered(b, set_rows)),
     "Slice": (
         lambda b: [("Slice", (X, ints(-1, 0), ints(-len(b) - 1, b.shape[1]), ints(0, 1), ints(-1, 2)), {})],
         lambda b: b[::-1, ::2],

@@ -280,10 +280,7 @@ WRONG = {
         r"in.zarr: an input cannot be read: .*in.zarr/\d\.\d.0.0.* \(rows \d+ to \d+\)$",
     ),
     "a pipe": (planted, "1.0.0.0 is not a regular file"),
-    "texts in zarr": (
-        lambda d: zarr_of(2)(d, np.full((9, 8, 2, 3), "ab", "S2")),
-        "in.zarr",
-    ),
+    "texts in zarr": (lambda d: zarr_of(2)(d, np.full((9, 8, 2, 3), "ab", "S2")), "in.zarr"),
     "no HDF5": (lambda d: library("h5py") and d / "none.h5:/x", "none.h5: an input cannot be read: No such file"),
     "no name of a dataset": (
         lambda d: hdf5(d, ARRAY)[:-12],
@@ -295,10 +292,7 @@ WRONG = {
         lambda d: (hdf5(d, ARRAY), os.truncate(d / "in.h5", 999))[0],
         "in.h5:/group/data: an input cannot be read: .*truncated file",
     ),
-    "a row that is damaged": (
-        lambda d: damage_of_hdf5(d),
-        r"in.h5:/group/data\): rows \d+ to \d+ cannot be read: ",
-    ),
+    "a row that is damaged": (lambda d: damage_of_hdf5(d), r"in.h5:/group/data\): rows \d+ to \d+ cannot be read: "),
     "a text": (lambda d: hdf5(d, np.array([b"a", b"b"])), "dtype must be a type that JAX has"),
     "a number": (lambda d: hdf5(d, np.float32(1)), "must have a leading dimension"),
     "a picture of another size": (

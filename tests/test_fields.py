@@ -492,10 +492,7 @@ def test_a_model_file_binds_arrays_as_lists(tmp_path):
         ({"OtherTensors": "a"}, "dispatchable 'op': OtherTensors: a list of 2 must be bound, but there are 1"),
         ({"OtherTensors": ["a", None]}, "dispatchable 'op': OtherTensors[1]: it is not bound"),
         ({"OtherTensors": ["a", "c"]}, "dispatchable 'op': OtherTensors[1]: no resource is named 'c'"),
-        (
-            {"BiasTensor": ["x", "x"]},
-            "dispatchable 'op': BiasTensor: one buffer is bound to one tensor",
-        ),
+        ({"BiasTensor": ["x", "x"]}, "dispatchable 'op': BiasTensor: one buffer is bound to one tensor"),
         ({"CopyTensor": "out"}, "dispatchable 'op': CopyTensor: INT32[3] strides (2) needs 20 bytes, but 12"),
         ({"OutputTensor": "x"}, "MIX does not execute in place, but InputTensor and OutputTensor share bytes of 'x'"),
         ({"OutputTensor": "out copy"}, "MIX does not execute in place, but CopyTensor and OutputTensor share bytes of"),

@@ -127,10 +127,7 @@ def test_a_constant_may_be_as_long_as_its_tensor_or_its_elements(folder):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            ["x.npy", "x.npy"],
-            "too many --input: the model's inputs are x, and nothing is left for x.npy",
-        ),
+        (["x.npy", "x.npy"], "too many --input: the model's inputs are x, and nothing is left for x.npy"),
         (["x.npy", "table=x.npy"], "--input table=x.npy: no input is named 'table'; known are x"),
         (["none.npy"], "input 'x': "),
         (["narrow.npy"], "input 'x': its type must be int64, but it is int32"),

@@ -88,16 +88,10 @@ ROWS = {
     ("gather_elements", "`indices` along `axis`"): [(ELEMENTS, [None, 1]), (LAST, [None, 2])],
     ("gather_elements", "`input` along `axis`"): [(ELEMENTS, [1, None]), (LAST, [2, None])],
     ("gather_nd", "`input` and `indices` along a batch dimension"): [(ND, [0, 0])],
-    ("gather_nd", "`indices` along others, not the last (the tuples)"): [
-        (ND, [None, 1]),
-        (PAIRED, [None, 0]),
-    ],
+    ("gather_nd", "`indices` along others, not the last (the tuples)"): [(ND, [None, 1]), (PAIRED, [None, 0])],
     ("gather_nd", "`input` behind the indexed dimensions"): [(ND, [2, None]), (PAIRED, [2, None])],
     ("gather_nd", "`input` along an indexed dimension"): [(ND, [1, None]), (PAIRED, [0, None]), (PAIRED, [1, None])],
-    ("scatter_elements", "`input`, `indices`, `updates`, not along `axis`"): [
-        (WRITE, [0, 0, 0]),
-        (WRITE, [2, 2, 2]),
-    ],
+    ("scatter_elements", "`input`, `indices`, `updates`, not along `axis`"): [(WRITE, [0, 0, 0]), (WRITE, [2, 2, 2])],
     ("scatter_elements", "`input` along `axis`"): [(WRITE, [1, None, None])],
     ("scatter_elements", "`indices` and `updates` along `axis`"): [(WRITE, [None, 1, 1])],
     ("scatter_nd", "`input` and `updates` behind the indexed dimensions"): [

@@ -123,10 +123,7 @@ F32 = {"initialValuesDataType": "FLOAT32"}
         ({**F32, "initialValues": {"value": 1, "valueCount": 0}}, r"'valueCount' must be in \[1, "),
         ({**F32, "initialValues": {"value": 1, "valueCount": 2.5}}, "'valueCount' must be an integer"),
         ({**F32, "initialValues": {"value": 1, "valueStart": 1, "valueCount": 1}}, "unknown field 'valueStart'"),
-        (
-            {**F32, "initialValues": {"valueStart": 1, "valueCount": 2}},
-            "'valueDelta' is missing",
-        ),
+        ({**F32, "initialValues": {"valueStart": 1, "valueCount": 2}}, "'valueDelta' is missing"),
         ({**F32, "initialValues": ["NaNs"]}, 'number 0 must be a number, "nan", "inf" or "-inf"'),
         ({**F32, "initialValues": [1, True]}, "number 1 must be a number"),
         ({**F32, "initialValues": [1e39]}, "number 0 must fit FLOAT32"),

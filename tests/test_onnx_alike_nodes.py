@@ -156,10 +156,7 @@ def test_what_one_trace_found_is_told_where_another_ends(tmp_path, monkeypatch):
 
 ONE, TWELVE = (numpy_helper.from_array(np.int64([n])) for n in (1, 12))
 BIG = {
-    "ConstantOfShape": (
-        make("ConstantOfShape", ["s"], ["c"], value=ONE),
-        [2048] * 2,
-    ),
+    "ConstantOfShape": (make("ConstantOfShape", ["s"], ["c"], value=ONE), [2048] * 2),
     "Expand": (make("Expand", ["one", "s"], ["c"]), [2048] * 2),
     "Tile": (make("Tile", ["one", "s"], ["c"]), [2048] * 2),
 }

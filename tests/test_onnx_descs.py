@@ -337,10 +337,7 @@ REFUSED = {
         with_constant(single("MaxUnpool", [zeros((1, 1, 2)), zeros((1, 1, 2), I)], kernel_shape=[1]), [1, 1, 3]),
         "output_shape must be [1, 1, 2], whose elements the indices count, but it is (1, 1, 3)",
     ),
-    "rank_9": (
-        single("Gather", [zeros((1,) * 8), zeros((1, 1), I)]),
-        "DimensionCount must be in [1, 8], but it is 9",
-    ),
+    "rank_9": (single("Gather", [zeros((1,) * 8), zeros((1, 1), I)]), "DimensionCount must be in [1, 8], but it is 9"),
     "bfloat16": (
         single("Gather", [zeros((3, 2), helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)), zeros((1,), I)]),
         "DataType must be one of FLOAT32",
@@ -368,10 +365,7 @@ def test_sizes_must_follow_from_the_model():
     for sizes, text in [
         ({}, "by sizes= in Python or --shape in the command, but not all of input 'x0', 'n' of input 'x1'"),
         ({"n": 4}, "by sizes= in Python or --shape in the command, but not all of input 'x0'"),
-        (
-            {"m": 4},
-            "or all sizes of an input, but 'm' is neither; known are n, x0, x1",
-        ),
+        ({"m": 4}, "or all sizes of an input, but 'm' is neither; known are n, x0, x1"),
         ({"n": (4, 5)}, "but 'n' is neither"),
         ({"n": -4}, "sizes must be at least 0, but those of 'n' are [-4]"),
         ({"n": 4, "x1": (5,)}, "sizes must fit the input x1: int64[4], but they are [5]"),

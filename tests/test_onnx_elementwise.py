@@ -46,10 +46,7 @@ STEPS = [
     *(call(name, 2 * X) for name in ("Ceil", "Floor", "IsInf", "IsNaN", "Round", "Sign")),
     *(call(name, *BROADCAST) for name in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")),
 ]
-OF_BOOLS = [
-    *(call(name, X > 0, Y[0] > 0) for name in ("And", "Or", "Xor")),
-    call("Not", X > 0),
-]
+OF_BOOLS = [*(call(name, X > 0, Y[0] > 0) for name in ("And", "Or", "Xor")), call("Not", X > 0)]
 
 
 def of_integers(dtype):

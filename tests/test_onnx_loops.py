@@ -308,9 +308,7 @@ def test_a_counter_that_is_known_is_exact_while_x64_is_off():
     """Numbers of 64 bits: it is unrolled, as constants."""
     add = make("Add", ["k", "far"], ["k_out"])
     body = graph(
-        [make("Identity", ["go"], ["g"]), add],
-        [*STATE[:2], ("k", np.int64)],
-        [("g", np.bool_), ("k_out", np.int64)],
+        [make("Identity", ["go"], ["g"]), add], [*STATE[:2], ("k", np.int64)], [("g", np.bool_), ("k_out", np.int64)]
     )
     nodes = [make("Loop", ["M", "", "zero"], ["k9"], body=body), make("Equal", ["k9", "sum"], ["y"])]
     constants = {"M": np.int64(20), "zero": np.int64(0), "far": np.int64(2**33), "sum": np.int64(20 * 2**33)}

@@ -97,11 +97,7 @@ def test_the_page_lists_what_is_not_done():
 
 # Two are of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a
 # thousand. One is a sequence with a scalar, of which the runner asks the length.
-BEYOND_THE_RUNNER = {
-    "test_attention_4d_causal_fp16",
-    "test_attention_4d_causal_fp16_expanded",
-    "test_loop16_seq_none",
-}
+BEYOND_THE_RUNNER = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded", "test_loop16_seq_none"}
 
 
 @pytest.mark.exhaustive
@@ -216,10 +212,7 @@ def test_outputs_of_the_backend_have_names():
     node = helper.make_node("Identity", ["x"], ["y"])
     proto = helper.make_model(
         helper.make_graph(
-            [node],
-            "g",
-            [helper.make_tensor_value_info("x", 1, [2])],
-            [helper.make_tensor_value_info("y", 1, [2])],
+            [node], "g", [helper.make_tensor_value_info("x", 1, [2])], [helper.make_tensor_value_info("y", 1, [2])]
         ),
         opset_imports=[helper.make_opsetid("", 20)],
     )

@@ -76,10 +76,7 @@ CASES = [
 ]
 FEW = [
     CASES.index(case)
-    for case in (
-        ("GRU", "bidirectional", (), {"linear_before_reset": 1}),
-        ("LSTM", "bidirectional", (), {}),
-    )
+    for case in (("GRU", "bidirectional", (), {"linear_before_reset": 1}), ("LSTM", "bidirectional", (), {}))
 ]
 
 

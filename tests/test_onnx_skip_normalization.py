@@ -81,17 +81,11 @@ WRONG = {
     r"beta: its sizes must be \[4\]": ("SkipLayerNormalization", [X, X, ROW, ROW[:3]]),
     r"bias: its sizes must be \[4\]": ("SkipSimplifiedLayerNormalization", [X, X, ROW, ROW[:3]]),
     "scale must broadcast to": ("SimplifiedLayerNormalization", [X, ROW[:3]]),
-    r"input_ids: its sizes must be \[\?, \?\]": (
-        EMBED,
-        [IDS[0], None, TABLE, TABLE, None, ROW, ROW],
-    ),
+    r"input_ids: its sizes must be \[\?, \?\]": (EMBED, [IDS[0], None, TABLE, TABLE, None, ROW, ROW]),
     r"position_embedding: its sizes": (EMBED, [IDS, None, TABLE, TABLE[:, :3], None, ROW, ROW]),
     "position_embedding must have a row": (EMBED, [IDS, None, TABLE, TABLE[:2], None, ROW, ROW]),
     "segment_embedding must be given": (EMBED, [IDS, IDS, TABLE, TABLE, None, ROW, ROW]),
-    r"mask: its sizes must be \[2, 3\]": (
-        EMBED,
-        [IDS, None, TABLE, TABLE, None, ROW, ROW, IDS[:1]],
-    ),
+    r"mask: its sizes must be \[2, 3\]": (EMBED, [IDS, None, TABLE, TABLE, None, ROW, ROW, IDS[:1]]),
 }
 
 

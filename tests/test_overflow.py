@@ -30,10 +30,7 @@ CALLS = {
         lambda x: dml_jax.scatter_nd(x, jnp.zeros((39, 1), jnp.int32), x[1:], reduction="add"),
         lambda x: np.concatenate([x.sum(0, keepdims=True), x[1:]]),
     ),
-    "a cast of sums": (
-        lambda x: dml_jax.cast(jnp.sum(x.astype(jnp.float32), 0), x.dtype),
-        lambda x: x.sum(0),
-    ),
+    "a cast of sums": (lambda x: dml_jax.cast(jnp.sum(x.astype(jnp.float32), 0), x.dtype), lambda x: x.sum(0)),
     "a cast of turned numbers": (
         lambda x: dml_jax.cast(jnp.tile(x.astype(jnp.float32) * 4, (4, 1)).T, x.dtype),
         lambda x: np.tile(x * 4, (4, 1)).T,

@@ -17,14 +17,7 @@ from operator_cases import f32, u32
 
 import dml_jax
 import dml_jax.batch
-from dml_jax import (
-    ElementWiseIdentityDesc,
-    GatherDesc,
-    GraphBuilder,
-    TensorDesc,
-    compile_operator,
-    use_form,
-)
+from dml_jax import ElementWiseIdentityDesc, GatherDesc, GraphBuilder, TensorDesc, compile_operator, use_form
 from dml_jax.descs import DequantizeDesc
 
 COPIES = {"pickle": lambda value: pickle.loads(pickle.dumps(value)), "deepcopy": copy.deepcopy, "copy": copy.copy}

@@ -384,10 +384,7 @@ MOVES = {
     ),
     "upsample_2d": ({"input": (2, 3)}, lambda x: x.repeat(2, 0).repeat(3, 1)),
     "resample": ({"input": (2, 3)}, lambda x: x[[0, 1, 1]].repeat(2, 1)),
-    "select": (
-        {"a": (2, 4), "b": (2, 4)},
-        lambda a, b: np.where(np.array([[1, 0, 0, 1], [0, 1, 0, 1]]), a, b),
-    ),
+    "select": ({"a": (2, 4), "b": (2, 4)}, lambda a, b: np.where(np.array([[1, 0, 0, 1], [0, 1, 0, 1]]), a, b)),
     "reverse_subsequences": (
         {"input": (3, 4)},
         lambda x: [[*row[:length][::-1], *row[length:]] for row, length in zip(x, (2, 4, 3), strict=True)],

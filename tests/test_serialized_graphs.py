@@ -275,10 +275,7 @@ def test_what_is_left_out_may_be_of_no_kind(name, field, position):
     assert to_desc(node) == replace(DESCS[name], **{field: None})
 
 
-FUSED = {
-    "ACTIVATION_SOFTMAX1": ((3, 1),),
-    "ELEMENT_WISE_CLIP": ((2, 1), -1.0, 1.0),
-}
+FUSED = {"ACTIVATION_SOFTMAX1": ((3, 1),), "ELEMENT_WISE_CLIP": ((2, 1), -1.0, 1.0)}
 
 
 @pytest.mark.parametrize("name", [name for name, row in ACTIVATIONS.items() if row.hosts != ()])
@@ -335,10 +332,7 @@ GATHER, FILL = node_of(DESCS["GATHER"]), node_of(DESCS["FILL_VALUE_CONSTANT"])
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        (
-            replace(GATHER, type="DML_OPERATOR_GATHERS"),
-            "unknown operator 'DML_OPERATOR_GATHERS'; `dml-jax ops`",
-        ),
+        (replace(GATHER, type="DML_OPERATOR_GATHERS"), "unknown operator 'DML_OPERATOR_GATHERS'; `dml-jax ops`"),
         (replace(GATHER, inputs=GATHER.inputs[:1]), "there are 1 tensors for the values ('input', 'indices')"),
         (replace(GATHER, inputs=GATHER.inputs[:1], input_names=("x", "")), "GATHER: IndicesTensor is missing"),
         (replace(GATHER, inputs=GATHER.inputs[:1], input_names=("x",)), "GATHER: IndicesTensor is missing"),

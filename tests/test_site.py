@@ -302,10 +302,7 @@ def test_new_operators_are_in_the_table_and_the_contents(site):
     parser = Tables()
     parser.feed(index)
     rows = {name.strip(): cells for name, *cells in parser.tables[""]}
-    assert rows["roll"] == [
-        "moves every element of input by shifts, around the end of each dimension",
-        "ROLL",
-    ]
+    assert rows["roll"] == ["moves every element of input by shifts, around the end of each dimension", "ROLL"]
     assert rows["toy"] == ["plays with inputs | scale", "TOY or GAME"]
     contents = re.findall(r'class="toctree-l2"><a class="reference internal" href="(\w+)\.html"', index)
     assert {"roll", "toy"} < {*contents}

@@ -117,8 +117,7 @@ OF_ONE = {
         of("ACTIVATION_HARD_SIGMOID", 0.25, 0.5), lambda x: np.where(abs(x) < 2, 0.25, 0)
     ),
     "ACTIVATION_HARD_SWISH": Slopes(
-        of("ACTIVATION_HARD_SWISH", 0.25, 0.5),
-        lambda x: (np.clip(x / 4 + 0.5, 0, 1), np.where(abs(x) < 2, x / 4, 0)),
+        of("ACTIVATION_HARD_SWISH", 0.25, 0.5), lambda x: (np.clip(x / 4 + 0.5, 0, 1), np.where(abs(x) < 2, x / 4, 0))
     ),
     "ACTIVATION_IDENTITY": Slopes(of("ACTIVATION_IDENTITY"), np.ones_like),
     "ACTIVATION_LEAKY_RELU": Slopes(of("ACTIVATION_LEAKY_RELU", 0.25), lambda x: np.where(x >= 0, 1, 0.25)),

@@ -186,10 +186,7 @@ CASES = {
     "gather": (lambda x: dml_jax.gather(x, INDICES, axis=1), [(4, 8, 8)]),
     "gather_elements": (lambda x: dml_jax.gather_elements(x, INDICES, axis=0), [(8, 4)]),
     "scatter_elements": (lambda x, y: dml_jax.scatter_elements(x, INDICES, y, 0, reduction="add"), [(8, 4), (8, 4)]),
-    "scatter_nd": (
-        lambda x, y: dml_jax.scatter_nd(x, INDICES[:, :1], y, reduction="add"),
-        [(8, 4), (8, 4)],
-    ),
+    "scatter_nd": (lambda x, y: dml_jax.scatter_nd(x, INDICES[:, :1], y, reduction="add"), [(8, 4), (8, 4)]),
     "unfold": (partial(dml_jax.unfold, window_sizes=2), [PICTURES]),
     "fold": (partial(dml_jax.fold, output_sizes=(9, 9), window_sizes=2), [(4, 32, 64)]),
     "tile": (partial(dml_jax.tile, repeats=(1, 2, 1)), [(4, 8, 8)]),
@@ -197,10 +194,7 @@ CASES = {
     "upsample_2d": (partial(dml_jax.upsample_2d, scale_size=2, mode="linear"), [PICTURES]),
     "resample": (partial(dml_jax.resample, sizes=(4, 8, 4), mode="linear", antialias=True), [(4, 8, 8)]),
     "grid_sample": (dml_jax.grid_sample, [PICTURES, (4, 8, 8, 2)]),
-    "roi_align": (
-        lambda x: dml_jax.roi_align(x, REGIONS, np.int32([0, 3]), (4, 4)),
-        [PICTURES],
-    ),
+    "roi_align": (lambda x: dml_jax.roi_align(x, REGIONS, np.int32([0, 3]), (4, 4)), [PICTURES]),
     "DeformConv": (node("DeformConv", kernel_shape=[3, 3], pads=[1] * 4), [(4, 4, 4, 8), (8, 4, 3, 3), (4, 18, 4, 8)]),
     "CausalConvWithState": (
         lambda x, w: run_node(helper.make_node("CausalConvWithState", ["x", "w"], ["y", "state"]), [x, w])[0],

@@ -146,10 +146,7 @@ def writes() -> list[OperatorDesc]:
     indices = TensorDesc("INT32", (1, 2))
     scatter = ScatterDesc(table, indices, one_row, table, axis=0)
     assert_type(scatter, ScatterElementsDesc)
-    return [
-        scatter,
-        ScatterNDDesc(table, TensorDesc("INT32", (1, 1)), one_row, table, 2, 2),
-    ]
+    return [scatter, ScatterNDDesc(table, TensorDesc("INT32", (1, 1)), one_row, table, 2, 2)]
 
 
 def accumulations() -> list[OperatorDesc]:

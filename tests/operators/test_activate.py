@@ -13,10 +13,7 @@ from activation_structs import exact, exact_of, make, struct_of
 from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, together
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import (
-    Call,
-    f32,
-)
+from operator_cases import Call, f32
 from oracles import coordinates
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
@@ -122,11 +119,7 @@ def expected(name):
 
 STRUCTS = tuple(
     struct_of(
-        name,
-        parameters,
-        breaks=BREAKS_OF.get(name, {}),
-        expected=expected(name),
-        units=None if name in EXACT else 8,
+        name, parameters, breaks=BREAKS_OF.get(name, {}), expected=expected(name), units=None if name in EXACT else 8
     )
     for name, parameters in PARAMETERS.items()
 )

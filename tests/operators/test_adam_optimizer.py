@@ -122,13 +122,7 @@ def test_onnx():
     reference = pytest.importorskip("onnx.reference")
     names = ("r", "t", "x", "g", "v", "h")
     node = onnx.helper.make_node(
-        "Adam",
-        names,
-        ["x1", "v1", "h1"],
-        domain="ai.onnx.preview.training",
-        alpha=0.9,
-        beta=0.999,
-        epsilon=1e-2,
+        "Adam", names, ["x1", "v1", "h1"], domain="ai.onnx.preview.training", alpha=0.9, beta=0.999, epsilon=1e-2
     )
     rng = np.random.default_rng(0)
     x, first, gradient = (rng.normal(size=TENSOR.sizes).astype(np.float32) for _ in range(3))

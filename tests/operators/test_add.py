@@ -107,10 +107,7 @@ SAMPLE = ElementWiseAddDesc(ROW, ROW, ROW)
 SAMPLE1 = ElementWiseAdd1Desc(ROW, ROW, ROW, Activation("ACTIVATION_ELU", (0.5,)))
 TENSOR = f32(1, 1, 2, 3)
 DESC, DESC1 = ElementWiseAddDesc(TENSOR, TENSOR, TENSOR), ElementWiseAdd1Desc(TENSOR, TENSOR, TENSOR, RELU)
-SAME = {
-    "same_sizes(b, a)": {"b": f32(1, 1, 3, 2)},
-    "same_sizes(output, a)": {"output": f32(1, 1, 2, 1)},
-}
+SAME = {"same_sizes(b, a)": {"b": f32(1, 1, 3, 2)}, "same_sizes(output, a)": {"output": f32(1, 1, 2, 1)}}
 STRUCTS = (
     Struct(
         DESC,

@@ -57,10 +57,7 @@ def struct_of(cls):
     desc = cls(f32(1, 1, 3, 4), u32(1, 1, 3, 4), (0,), "INCREASING")
     return Struct(
         desc,
-        breaks={
-            "axes_within(axes)": {"axes": (0, 0)},
-            "sizes_follow(output)": {"output": u32(1, 1, 3, 1)},
-        },
+        breaks={"axes_within(axes)": {"axes": (0, 0)}, "sizes_follow(output)": {"output": u32(1, 1, 3, 1)}},
         examples=[
             *(Example(cls(IMAGE, u32(*sizes), axes, 0), [TABLE], [output]) for axes, sizes, output in DOCUMENTED[cls]),
             *(

@@ -34,10 +34,7 @@ BREAKS = {
     "inside": {"buffer": X[:21]},
     "injective": {"strides": (2, 1)},
 }
-VARIANTS = {
-    "window": {"strides": (6, 1)},
-    "interleaved": {"strides": (3, 2)},
-}
+VARIANTS = {"window": {"strides": (6, 1)}, "interleaved": {"strides": (3, 2)}}
 STRUCTS = ()  # DirectML has no such operator: its tensors have strides
 
 

@@ -123,9 +123,7 @@ ROWS = {
         in_place=("input",),
         example=([-2, -1, 0, 3], [0.25, 2, 3, 4]),
     ),
-    "ACTIVATION_RELU_GRAD": gradient(
-        lambda x, gradient: gradient if x > 0 else 0,
-    ),
+    "ACTIVATION_RELU_GRAD": gradient(lambda x, gradient: gradient if x > 0 else 0),
     "ELEMENT_WISE_CLIP_GRAD": gradient(
         between,
         in_place=("input",),

@@ -9,13 +9,7 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import f32
 from small_arrays import every_narrow_float, on_explicit_mesh
 
-from dml_jax import (
-    Activation,
-    ConstraintError,
-    ConvolutionDesc,
-    DataTypeError,
-    convolution,
-)
+from dml_jax import Activation, ConstraintError, ConvolutionDesc, DataTypeError, convolution
 from operators.test_convolution import BIAS, FILTER, INPUT, LEAKY_RELU, exact, oracle
 
 pytestmark = pytest.mark.device

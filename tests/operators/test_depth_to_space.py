@@ -35,10 +35,7 @@ BREAKS = {
     "one_of(data_format)": {"data_format": "CHWN"},
     "divisible(channels)": {"block_size": 3},
 }
-VARIANTS = {
-    "CRD": {"order": "CRD"},
-    "NHWC": {"input": IMAGE.transpose(0, 2, 3, 1), "data_format": "NHWC"},
-}
+VARIANTS = {"CRD": {"order": "CRD"}, "NHWC": {"input": IMAGE.transpose(0, 2, 3, 1), "data_format": "NHWC"}}
 
 
 # The structs.

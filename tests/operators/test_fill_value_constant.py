@@ -42,10 +42,7 @@ def oracle(sizes, value, dtype):
 
 
 CASE = Call(fill_value_constant, {}, {"sizes": (2, 3), "value": 7.5, "dtype": np.dtype(np.float32)})
-BREAKS = {
-    "each_at_least(sizes, 0)": {"sizes": (2, -1)},
-    "representable": {"sizes": (0, 2**63)},
-}
+BREAKS = {"each_at_least(sizes, 0)": {"sizes": (2, -1)}, "representable": {"sizes": (0, 2**63)}}
 VARIANTS = {
     "integers": {"value": -3, "dtype": np.dtype(np.int8)},
     "bool": {"value": True, "dtype": np.dtype(bool)},

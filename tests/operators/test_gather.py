@@ -12,13 +12,7 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import dims, pad, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates
 from small_arrays import INTEGERS, SIX, every_small_shape, indices_around, numbered, telling_indices
 
@@ -85,9 +79,7 @@ STRUCTS = (
         },
         examples=(
             Example(
-                GatherDesc(f32(4), u32(5), f32(5), 0, 1),
-                ([11, 12, 13, 14], [3, 1, 3, 0, 2]),
-                [[14, 12, 14, 11, 13]],
+                GatherDesc(f32(4), u32(5), f32(5), 0, 1), ([11, 12, 13, 14], [3, 1, 3, 0, 2]), [[14, 12, 14, 11, 13]]
             ),
             Example(
                 GatherDesc(f32(3, 2), u32(1, 4), f32(4, 2), 0, 1),

@@ -11,13 +11,7 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import draw_along_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates
 from small_arrays import INTEGERS, SIX, every_small_shape, indices_around, numbered, telling_indices
 
@@ -48,10 +42,7 @@ BREAKS = {
     "same_sizes(indices, input, except_along=axis)": {"indices": ROW[:, :1]},
     "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
 }
-VARIANTS = {
-    "fill": {"mode": "fill"},
-    "promise": {"indices": ROW % 4, "mode": "promise_in_bounds"},
-}
+VARIANTS = {"fill": {"mode": "fill"}, "promise": {"indices": ROW % 4, "mode": "promise_in_bounds"}}
 
 
 # The struct.

@@ -10,13 +10,7 @@ from checks import assert_calls_agree, assert_same_bits
 from draws import draw_tuples, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates
 from small_arrays import INTEGERS, SIX, every_small_shape, numbered, telling_indices, tuples_around
 
@@ -50,10 +44,7 @@ BREAKS = {
     "one_of(mode)": {"mode": "drop"},
     "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
 }
-VARIANTS = {
-    "fill": {"mode": "fill"},
-    "batch": {"indices": np.int32([[[5], [-9]]] * 4), "batch_dims": 1},
-}
+VARIANTS = {"fill": {"mode": "fill"}, "batch": {"indices": np.int32([[[5], [-9]]] * 4), "batch_dims": 1}}
 
 
 # The structs.

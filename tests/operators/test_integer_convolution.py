@@ -121,8 +121,7 @@ ONE, U1, I1 = f32(1, 1, 1, 1), u8(1, 1, 1, 1), i8(1, 1, 1, 1)
 WHOLE = ConvolutionIntegerDesc(u8(1, 1, 3, 3), U1, u8(1, 1, 2, 2), U1, i32(1, 1, 2, 2), *WINDOWS)
 EDGES = replace(WHOLE, output=i32(1, 1, 4, 4), start_padding=(1, 1), end_padding=(1, 1))
 LINEAR = QuantizedLinearConvolutionDesc(
-    *(u8(1, 1, 3, 3), ONE, U1, u8(1, 1, 2, 2), ONE, U1, i32(1, 1, 1, 1), ONE, U1, u8(1, 1, 2, 2)),
-    *WINDOWS,
+    *(u8(1, 1, 3, 3), ONE, U1, u8(1, 1, 2, 2), ONE, U1, i32(1, 1, 1, 1), ONE, U1, u8(1, 1, 2, 2)), *WINDOWS
 )
 FILTERS = QuantizedLinearConvolutionDesc(
     *(u8(1, 2, 1, 2), ONE, U1, i8(2, 1, 1, 1), f32(1, 2, 1, 1), i8(1, 2, 1, 1), None, ONE, I1, i8(1, 2, 1, 2)),

@@ -13,11 +13,7 @@ from quantization_cases import at, centred, fill, quantized, wrapped
 from refusals import refuses
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
-from dml_jax.descs import (
-    MatrixMultiplyIntegerDesc,
-    MatrixMultiplyIntegerToFloatDesc,
-    QuantizedLinearMatrixMultiplyDesc,
-)
+from dml_jax.descs import MatrixMultiplyIntegerDesc, MatrixMultiplyIntegerToFloatDesc, QuantizedLinearMatrixMultiplyDesc
 from dml_jax.operations.values.xla_workarounds import int8_product
 from dml_jax.operators._quantization import multiply_integers
 

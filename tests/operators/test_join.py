@@ -10,12 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-)
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -51,10 +46,7 @@ BREAKS = {
     "axis_of(inputs)": {"axis": 2},
     "same_sizes(inputs)": {"inputs": (*PARTS, PARTS[0][:2])},
 }
-VARIANTS = {
-    "one": {"inputs": PARTS[:1]},
-    "first axis": {"inputs": parts((3, 2), 0, (1, 3)), "axis": -2},
-}
+VARIANTS = {"one": {"inputs": PARTS[:1]}, "first axis": {"inputs": parts((3, 2), 0, (1, 3)), "axis": -2}}
 
 
 # The struct.

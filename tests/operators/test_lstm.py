@@ -55,10 +55,7 @@ DIGITS_INPUTS = [[1, 2, 3], [0, 0, 0, 1], [0, 0, 0, 0], [1, 1, 10, 0, 0, 0, 0, 0
 STRUCTS = (
     Struct(
         DESC,
-        breaks={
-            **recurrent_cases.breaks("LSTM", DESC),
-            "positive(clip_threshold)": {"clip_threshold": 0},
-        },
+        breaks={**recurrent_cases.breaks("LSTM", DESC), "positive(clip_threshold)": {"clip_threshold": 0}},
         examples=(Example(DIGITS, DIGITS_INPUTS, [[1, 12, 123], [123], [123]]),),
         draw=draw,
         expected=expected,

@@ -10,13 +10,7 @@ import pytest
 from checks import assert_is, assert_same_bits
 from small_arrays import narrow_floats, numbered
 
-from dml_jax import (
-    DataTypeError,
-    MaxPooling1Desc,
-    TensorDesc,
-    compile_operator,
-    max_pooling,
-)
+from dml_jax import DataTypeError, MaxPooling1Desc, TensorDesc, compile_operator, max_pooling
 from dml_jax.operations import max_pool_with_indices
 from dml_jax.operations.sliding_windows import Windows
 from dml_jax.operations.values.float_comparisons import by_value

@@ -11,11 +11,7 @@ from normalization_cases import broadcast, draw_attributes, draw_sizes, fill, mo
 from operator_cases import Example, Struct, f32
 
 from dml_jax import Activation, ConstraintError, DataTypeError, TensorDesc
-from dml_jax.descs import (
-    MeanVarianceNormalization1Desc,
-    MeanVarianceNormalization2Desc,
-    MeanVarianceNormalizationDesc,
-)
+from dml_jax.descs import MeanVarianceNormalization1Desc, MeanVarianceNormalization2Desc, MeanVarianceNormalizationDesc
 
 pytestmark = pytest.mark.device
 

@@ -10,13 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (

@@ -11,25 +11,12 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-)
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import FEW, every_small_shape, numbered, on_explicit_mesh
 
-from dml_jax import (
-    ConstraintError,
-    DataType,
-    DataTypeError,
-    Padding1Desc,
-    PaddingDesc,
-    PaddingMode,
-    pad,
-)
+from dml_jax import ConstraintError, DataType, DataTypeError, Padding1Desc, PaddingDesc, PaddingMode, pad
 
 pytestmark = pytest.mark.device
 

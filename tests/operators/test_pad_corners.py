@@ -11,15 +11,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from small_arrays import every_narrow_float, numbered, random_keys
 
-from dml_jax import (
-    ConstraintError,
-    DataTypeError,
-    Padding1Desc,
-    PaddingDesc,
-    TensorDesc,
-    compile_operator,
-    pad,
-)
+from dml_jax import ConstraintError, DataTypeError, Padding1Desc, PaddingDesc, TensorDesc, compile_operator, pad
 from operators.test_pad import COPIES, MODES, X, oracle
 
 pytestmark = pytest.mark.device

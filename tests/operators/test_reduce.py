@@ -11,29 +11,12 @@ from checks import assert_close, assert_same_bits, sampled, together
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import (
-    ALL_TYPES,
-    FLOATS,
-    INDEX_TYPES,
-    UP_TO_32_BITS,
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import ALL_TYPES, FLOATS, INDEX_TYPES, UP_TO_32_BITS, Call, Example, Struct, f32, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import on_explicit_mesh, random_keys
 
-from dml_jax import (
-    ConstraintError,
-    DataTypeError,
-    ReduceDesc,
-    ReduceFunction,
-    TensorDesc,
-    reduce,
-)
+from dml_jax import ConstraintError, DataTypeError, ReduceDesc, ReduceFunction, TensorDesc, reduce
 
 pytestmark = pytest.mark.device
 

@@ -13,15 +13,7 @@ from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, 
 from small_arrays import every_narrow_float
 from variant_cases import chosen_on
 
-from dml_jax import (
-    ConstraintError,
-    DataTypeError,
-    ReduceDesc,
-    TensorDesc,
-    compile_operator,
-    reduce,
-    use_form,
-)
+from dml_jax import ConstraintError, DataTypeError, ReduceDesc, TensorDesc, compile_operator, reduce, use_form
 from operators.test_reduce import MADE, X, exact, oracle, typed
 
 pytestmark = pytest.mark.device

@@ -11,18 +11,7 @@ import pytest
 from checks import assert_same_bits
 from operator_cases import Call, Example, Struct, f32
 from refusals import refuses
-from resample_cases import (
-    DIRECTIONS,
-    LAW_BREAKS,
-    LEADING,
-    MODES,
-    OFFSET_BREAKS,
-    OFFSETS,
-    X,
-    drawer,
-    fill,
-    oracle,
-)
+from resample_cases import DIRECTIONS, LAW_BREAKS, LEADING, MODES, OFFSET_BREAKS, OFFSETS, X, drawer, fill, oracle
 from small_arrays import numbered
 
 from dml_jax import (

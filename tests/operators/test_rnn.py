@@ -384,8 +384,7 @@ def test_empty_arrays():
 
 
 @pytest.mark.parametrize(
-    ("order", "modes"),
-    [(1, ["rev"]), pytest.param(2, ["fwd", "rev"], marks=pytest.mark.exhaustive)],
+    ("order", "modes"), [(1, ["rev"]), pytest.param(2, ["fwd", "rev"], marks=pytest.mark.exhaustive)]
 )
 def test_derivatives(order, modes):
     arrays = [x / 16 for x in (INPUT, WEIGHT, RECURRENCE, BIAS, INIT)]

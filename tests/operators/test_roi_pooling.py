@@ -91,16 +91,9 @@ DESC = RoiPoolingDesc(f32(1, 1, 6, 6), f32(1, 1, 2, 5), f32(2, 1, 2, 2), 1, (2, 
 STRUCTS = (
     Struct(
         DESC,
-        breaks={
-            "regions(roi)": {"roi": f32(1, 2, 1, 5)},
-            "sizes_follow(output)": {"output": f32(2, 1, 2, 3)},
-        },
+        breaks={"regions(roi)": {"roi": f32(1, 2, 1, 5)}, "sizes_follow(output)": {"output": f32(2, 1, 2, 3)}},
         examples=(
-            Example(
-                DESC,
-                [range(1, 37), [0, 1, 1, 3, 4, 0, 0.5, 0, 4.5, 9]],
-                [[15, 16, 27, 28, 28, 30, 34, 36]],
-            ),
+            Example(DESC, [range(1, 37), [0, 1, 1, 3, 4, 0, 0.5, 0, 4.5, 9]], [[15, 16, 27, 28, 28, 30, 34, 36]]),
         ),
         draw=draw,
         expected=expected,

@@ -9,13 +9,7 @@ from checks import assert_calls_agree, assert_same_bits, assert_scattered
 from draws import draw_along_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates, reduced
 from small_arrays import INTEGERS, SIX, every_small_shape, indices_around, numbered, telling_indices
 
@@ -53,10 +47,7 @@ BREAKS = {
     "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
 }
 # Clamped writes go to different elements, so that none is a duplicate.
-VARIANTS = {
-    "clip": {"mode": "clip"},
-    "mean": {"indices": ROW // 9, "reduction": "mean", "is_weighted": True},
-}
+VARIANTS = {"clip": {"mode": "clip"}, "mean": {"indices": ROW // 9, "reduction": "mean", "is_weighted": True}}
 
 
 # The struct.
@@ -79,9 +70,7 @@ STRUCTS = (
         },
         examples=(
             Example(
-                DOCUMENTED,
-                ([0] * 9, [1, 0, 2, 0, 2, 1], [10, 11, 12, 20, 21, 22]),
-                [[20, 11, 0, 10, 0, 22, 0, 21, 12]],
+                DOCUMENTED, ([0] * 9, [1, 0, 2, 0, 2, 1], [10, 11, 12, 20, 21, 22]), [[20, 11, 0, 10, 0, 22, 0, 21, 12]]
             ),
         ),
         draw=draw,

@@ -9,13 +9,7 @@ from checks import assert_calls_agree, assert_same_bits, assert_scattered
 from draws import draw_tuples, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-    u32,
-)
+from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates, reduced
 from small_arrays import INTEGERS, SIX, every_small_shape, numbered, telling_indices, tuples_around
 

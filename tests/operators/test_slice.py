@@ -12,12 +12,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import (
-    Call,
-    Example,
-    Struct,
-    f32,
-)
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys

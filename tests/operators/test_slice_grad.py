@@ -100,11 +100,7 @@ STRUCTS = (
         examples=(Example(DOCUMENTED, [[1, 3, 9, 11]], [[1, 0, 3, 0] + [0] * 4 + [9, 0, 11, 0] + [0] * 4]),),
         draw=draw,
         expected=lambda desc, x: oracle(
-            x,
-            desc.output_gradient.sizes,
-            desc.input_window_offsets,
-            desc.input_window_sizes,
-            desc.input_window_strides,
+            x, desc.output_gradient.sizes, desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides
         ),
         leading={"input_window_offsets": 0, "input_window_sizes": 1, "input_window_strides": 1},
     ),

@@ -41,10 +41,7 @@ BREAKS = {
     "each_at_least(sizes, 0)": {"sizes": (7, -1)},
     "complete": {"sizes": (2, 1, 2)},
 }
-VARIANTS = {
-    "whole": {"sizes": (6,)},
-    "first axis": {"sizes": (1, 3), "axis": -2},
-}
+VARIANTS = {"whole": {"sizes": (6,)}, "first axis": {"sizes": (1, 3), "axis": -2}}
 
 
 # The struct.
@@ -65,10 +62,7 @@ DOCUMENTED = SplitDesc(f32(1, 1, 6, 2), (f32(1, 1, 2, 2), f32(1, 1, 1, 2), f32(1
 STRUCTS = (
     Struct(
         DOCUMENTED,
-        breaks={
-            "below_rank(axis)": {"axis": 4},
-            "parts": {"outputs": (f32(1, 1, 2, 2), f32(1, 1, 2, 2))},
-        },
+        breaks={"below_rank(axis)": {"axis": 4}, "parts": {"outputs": (f32(1, 1, 2, 2), f32(1, 1, 2, 2))}},
         examples=(
             Example(DOCUMENTED, [range(1, 13)], (range(1, 5), range(5, 7), range(7, 13))),
             Example(

@@ -59,11 +59,7 @@ def exact(formula, example, **more):
 
 
 ROWS = {
-    "ELEMENT_WISE_ABS": of_floats(
-        abs,
-        scales=[(2, 1), (-3, 5)],
-        units=None,
-    ),
+    "ELEMENT_WISE_ABS": of_floats(abs, scales=[(2, 1), (-3, 5)], units=None),
     "ELEMENT_WISE_ACOS": of_floats(np.arccos, [[-1, -0.5, 0, 0.5, 1]], floats=INSIDE, scales=SCALES[:1]),
     "ELEMENT_WISE_ASIN": of_floats(np.arcsin, [[-1, -0.5, 0, 0.5, 1]], floats=INSIDE, scales=SCALES[:1]),
     "ELEMENT_WISE_ATAN": of_floats(np.arctan),
@@ -99,22 +95,13 @@ ROWS = {
     "ELEMENT_WISE_ASINH": of_floats(np.arcsinh),
     "ELEMENT_WISE_ACOSH": of_floats(np.arccosh, [[1, 1.5, 2, 8]], [(2, 1)], floats=partial(uniform, 1.25, 4)),
     "ELEMENT_WISE_ATANH": of_floats(np.arctanh, [[-0.5, 0, 0.25, 0.75]], SCALES[:1], floats=INSIDE),
-    "ELEMENT_WISE_LOGICAL_NOT": exact(
-        lambda x: x == 0,
-        [0, 1, 2, 2**32 - 1],
-        integers=small,
-        in_place=("input",),
-    ),
+    "ELEMENT_WISE_LOGICAL_NOT": exact(lambda x: x == 0, [0, 1, 2, 2**32 - 1], integers=small, in_place=("input",)),
     "ELEMENT_WISE_SIGN": exact(
         lambda x: (x > 0) - (x < 0) if isinstance(x, int) else np.float64(x > 0) - np.float64(x < 0),
         [-2.5, -0.0, 0, 3],
         in_place=("input",),
     ),
-    "ELEMENT_WISE_IS_NAN": exact(
-        np.isnan,
-        [-2.5, 0, 3],
-        floats=near_infinity,
-    ),
+    "ELEMENT_WISE_IS_NAN": exact(np.isnan, [-2.5, 0, 3], floats=near_infinity),
     "ELEMENT_WISE_ROUND": exact(
         lambda x, rounding_mode: ROUNDED[rounding_mode.name](x),
         [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5],
@@ -128,21 +115,8 @@ ROWS = {
         fields=[{"infinity_mode": mode} for mode in INFINITE],
         floats=near_infinity,
     ),
-    "ELEMENT_WISE_BIT_NOT": exact(
-        lambda x: ~x,
-        [0, 1, 42, 2**32 - 1],
-        in_place=("input",),
-        on_bits=True,
-    ),
-    "ELEMENT_WISE_BIT_COUNT": exact(
-        int.bit_count,
-        [0, 123, 456, 789],
-        on_bits=True,
-    ),
-    "ELEMENT_WISE_NEGATE": exact(
-        lambda x: -x,
-        [-2.5, 0, 3],
-        in_place=("input",),
-    ),
+    "ELEMENT_WISE_BIT_NOT": exact(lambda x: ~x, [0, 1, 42, 2**32 - 1], in_place=("input",), on_bits=True),
+    "ELEMENT_WISE_BIT_COUNT": exact(int.bit_count, [0, 123, 456, 789], on_bits=True),
+    "ELEMENT_WISE_NEGATE": exact(lambda x: -x, [-2.5, 0, 3], in_place=("input",)),
 }
 STRUCTS = tuple(struct_of(name, row) for name, row in ROWS.items())

@@ -8,11 +8,24 @@ from statistics import geometric_mean
 from dml_jax.bench import compile_costs, random_program_section, roofline_plot, run_comparison
 from dml_jax.bench.device_transfers import OPERATOR as TRANSFER
 from dml_jax.bench.device_transfers import lines
-from dml_jax.bench.results import CALLS, FILES, Cases, Results, counted, grouped, is_call, large
+from dml_jax.bench.results import CALL, CALLS, FILES, Results
 from dml_jax.bench.run_comparison import Comparison, compared
 from dml_jax.bench.sharded_training import OPERATOR as TRAINED
 
-from .tables import COPY, kind_of, mean, means, measured_on, of_operators, pairs, rows
+from .tables import (
+    COPY,
+    Cases,
+    counted,
+    grouped,
+    kind_of,
+    large,
+    mean,
+    means,
+    measured_on,
+    of_operators,
+    pairs,
+    rows,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 STORED = DOCS / "benchmarks"
@@ -123,8 +136,8 @@ def _speed(*files: Path) -> Iterator[str]:
     columns = []
     for file in files:
         cases, gradients = _read(file), _read(file.with_stem(f"{file.stem}_gradients"))
-        calls = {name: case for name, case in cases.items() if is_call(name)}
-        moved = {name: case for name, case in large(cases).items() if not is_call(name)}
+        calls = {name: case for name, case in cases.items() if name.endswith(CALL)}
+        moved = {name: case for name, case in large(cases).items() if not name.endswith(CALL)}
         of = {"moved": moved, "gradients": gradients, "calls": calls}
         columns.append([_spread(of[where], pattern) for _, where, pattern in SPEED])
     body = [[text, *numbers] for (text, _, _), *numbers in zip(SPEED, *columns, strict=True)]

@@ -13,7 +13,7 @@ from dml_jax.bench import (
     mesh_scaling,
     sharded_training,
 )
-from dml_jax.bench.results import CALL, FILES, Case, Cases, Results, counted, grouped, ours
+from dml_jax.bench.results import CALL, CALLS, FILES, LARGE, Results, group_of
 from dml_jax.bench.section import BEST, WHICH, ratio, with_best
 from dml_jax.bench.timing import Measured
 
@@ -43,6 +43,32 @@ HEAD = """\
 
 [How it is measured](measuring.md) says more.
 """
+
+# One case: the implementations by name.
+Case = Mapping[str, Measured]
+Cases = Mapping[str, Case]
+
+
+def ours(case: Case) -> Measured:
+    return case["dml_jax"]
+
+
+def grouped(cases: Cases) -> dict[str, dict[str, Case]]:
+    """The cases of each operator, in alphabetical order; then eager calls, and those from file to file."""
+    groups: dict[str, dict[str, Case]] = {}
+    for name, case in cases.items():
+        groups.setdefault(group_of(ours(case)), {})[name] = case
+    last = (FILES, CALLS)
+    return {name: groups[name] for name in sorted(groups, key=lambda name: (name in last, name))}
+
+
+def large(cases: Cases) -> Cases:
+    return {name: case for name, case in cases.items() if ours(case).moved >= LARGE}
+
+
+def counted(cases: Cases) -> Cases:
+    """The cases that a mean counts: the large ones, or all if none is large."""
+    return large(cases) or cases
 
 
 def page(file: Path) -> str:

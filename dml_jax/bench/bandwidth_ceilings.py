@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from .case import Arrays, Case, mib, normal
-from .implementations import Implementation, JaxRun
+from .implementations import compiled
 from .section import Section, of_cases, of_peak, spread_of, unframed
 from .timing import Measured
 
@@ -115,16 +115,12 @@ KERNELS = {
     "scale": Kernel("ax", 2, lambda n, a, x: a * x),
     "triad": Kernel("axz", 3, lambda n, a, x, z: x + a * z),
 }
-JITTED = Implementation("jax", lambda case, turns: JaxRun(case.call, turns, donated=True))
+JITTED = compiled("jax", lambda case: case.call)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling(Case):
-    """A kernel on arrays of one size.
-
-    Args:
-      function: of arrays.
-    """
+    """A kernel on arrays of one size; `function` takes the arrays."""
 
     function: Callable[..., jax.Array] = field(compare=False)
 
@@ -133,11 +129,7 @@ class Ceiling(Case):
 
 
 def cases(size: int) -> Iterator[Ceiling]:
-    """Cases of each STREAM kernel.
-
-    Args:
-      size: bytes that it reads and writes, about.
-    """
+    """A case of each STREAM kernel, which reads and writes about `size` bytes."""
     for name, kernel in KERNELS.items():
         n = max(1, size // (4 * kernel.moved * SUMS)) * SUMS
         moved = 4 * kernel.moved * n
@@ -150,11 +142,7 @@ def _data(operands: str, n: int) -> Arrays:
 
 
 def section(size: int) -> Section:
-    """The ceilings of the device, with a table of their own.
-
-    Args:
-      size: bytes that each kernel reads and writes, about.
-    """
+    """The ceilings of the device, by kernels that read and write about `size` bytes, with a table of their own."""
     return replace(of_cases("ceilings of its memory", cases(size), [JITTED]), table=table, legend=LEGEND)
 
 

@@ -126,11 +126,7 @@ class SetsRun:
 
 
 def section(largest: int | None = None) -> Section:
-    """Working sets from 16 KiB on, each twice as large as the one before, and an almost empty one.
-
-    Args:
-      largest: bytes of the largest; None for 1 GiB.
-    """
+    """Working sets from 16 KiB to `largest` bytes, or 1 GiB, each twice as large as the last; and an empty pass."""
     powers = takewhile(lambda size: size <= (largest or LARGEST), (SMALLEST << i for i in count()))
     jobs = [Job(case.name, partial(_measured, case)) for case in map(_case, (EMPTY, *powers))]
     return Section("warm and cold caches, in GB/s", jobs, CURVES, table, LEGEND)
@@ -173,11 +169,7 @@ def points(rows: Sequence[Measured], curve: str) -> list[tuple[int, float]]:
 
 
 def cache_sizes(kind: str) -> dict[str, str]:
-    """The caches of a device by name, in KiB, where the system or a data sheet tells them; of a CPU those of a core.
-
-    Args:
-      kind: what JAX calls the device.
-    """
+    """The sizes of a device's caches in KiB, by the system or a data sheet; of a CPU those of a core."""
     if jax.default_backend() != "cpu":
         device = known_device(kind)
         return {"L2 cache": f"{device.cache // 2**10} KiB"} if device and device.cache else {}

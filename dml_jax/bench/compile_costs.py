@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean, median, quantiles
+from statistics import geometric_mean, median
 from typing import Any, ClassVar
 
 import jax
@@ -15,7 +15,7 @@ from .case import Case
 from .implementations import jnp_of
 from .operators import quick
 from .section import Job, Section, unframed
-from .timing import Effort, by_case
+from .timing import Effort, by_case, quartiles
 
 Function = Callable[..., Any]
 
@@ -93,7 +93,7 @@ def _compiled(function: Function, arrays: Sequence[Any]) -> tuple[tuple[float, .
 
 def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], floors: Sequence[int]) -> Cost:
     sums = [sum(of) for of in steps]
-    low, middle, high = quantiles(sums, n=4) if len(sums) > 1 else sums * 3
+    low, middle, high = quartiles(sums)
     tracing, lowering, compiling = map(median, zip(*steps, strict=True))
     spread = (high - low) / 2 / middle
     return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from .collectives import worded
 from .mesh_call_table import hashed_data
-from .parallel_efficiency import Looped, quartiles, sampled
+from .parallel_efficiency import Looped, sampled
 from .section import Job, Section, unframed
-from .timing import Effort, Measured
+from .timing import Effort, Measured, quartiles
 
 HEADINGS = ["MB", "GB/s", "bus GB/s", "of peak", "in the program"]
 OPERATOR, PAIR = "transfer", "transfer from device"
@@ -30,11 +30,7 @@ WHOLE, ROWS, COLUMNS = PartitionSpec(), PartitionSpec("d"), PartitionSpec(None, 
 
 
 def section(size: int) -> Section:
-    """Every transfer.
-
-    Args:
-      size: bytes of the array that is moved, or that a device gives or gets.
-    """
+    """Every transfer, of an array of `size` bytes, or of as many that a device gives or gets."""
     devices = jax.local_devices()
     pairs = [(a, b) for a in devices for b in devices if a != b]
     jobs = [Job(f"{PAIR} {a.id} to {b.id}", partial(_between, size, a, b)) for a, b in pairs]
@@ -59,35 +55,35 @@ def _around(x: jax.Array) -> jax.Array:
     return jax.shard_map(ring, mesh=_mesh(), in_specs=ROWS, out_specs=ROWS)(x)
 
 
+def _sum(x: Any) -> Any:
+    return x.sum(0)
+
+
 @dataclass(frozen=True)
 class Resharding:
     """A program whose operand has its rows on the devices.
 
     Args:
-      function: of the operand.
-      expected: the same in NumPy.
       after: how the result is sharded.
       shape: of the operand, of bytes and devices.
       sent: the part of the bytes that each device has to send, of the devices.
+      function: of the operand.
+      expected: the same in NumPy.
     """
 
-    function: Callable[[Any], Any]
-    expected: Callable[[np.ndarray], np.ndarray]
     after: PartitionSpec
     shape: Callable[[int, int], tuple[int, ...]]
     sent: Callable[[int], float]
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _sum(x: Any) -> Any:
-    return x.sum(0)
+    function: Callable[[Any], Any] = lambda x: x
+    expected: Callable[[np.ndarray], np.ndarray] = lambda x: x
 
 
 def _others(n: int) -> float:
     return (n - 1) / n
+
+
+def _blocks(size: int, n: int) -> tuple[int, int]:
+    return 8 * n, size // 32 // n
 
 
 def _row_each(size: int, n: int) -> tuple[int, int]:
@@ -95,16 +91,12 @@ def _row_each(size: int, n: int) -> tuple[int, int]:
 
 
 RESHARDINGS = {
-    "rows to columns (all-to-all)": Resharding(
-        _same, _same, COLUMNS, lambda size, n: (8 * n * n, size // 32 // n), _others
-    ),
-    "sharded to replicated (all-gather)": Resharding(
-        _same, _same, WHOLE, lambda size, n: (8 * n, size // 32 // n), _others
-    ),
-    "sum to replicated (all-reduce)": Resharding(_sum, _sum, WHOLE, _row_each, lambda n: 2 * _others(n)),
-    "sum to sharded (reduce-scatter)": Resharding(_scattered, _sum, ROWS, _row_each, _others),
+    "rows to columns (all-to-all)": Resharding(COLUMNS, lambda size, n: (8 * n * n, size // 32 // n), _others),
+    "sharded to replicated (all-gather)": Resharding(WHOLE, _blocks, _others),
+    "sum to replicated (all-reduce)": Resharding(WHOLE, _row_each, lambda n: 2 * _others(n), _sum, _sum),
+    "sum to sharded (reduce-scatter)": Resharding(ROWS, _row_each, _others, _scattered, _sum),
     "to the next of a ring (collective-permute)": Resharding(
-        _around, lambda x: np.roll(x, 1, 0), ROWS, _row_each, lambda n: 1.0
+        ROWS, _row_each, lambda n: 1.0, _around, lambda x: np.roll(x, 1, 0)
     ),
 }
 

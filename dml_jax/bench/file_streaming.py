@@ -31,14 +31,11 @@ def name_of(size: int) -> str:
 
 
 def streamed(size: int, rounds: int) -> list[Measured]:
-    """Measures in turns, in the folder for temporary files, the input being in the page cache.
+    """Measures `map_batches` and the copy in turns, in the folder for temporary files; the page cache has the input.
 
     Args:
       size: bytes of the input, and of the output.
       rounds: samples of each.
-
-    Returns:
-      One row for `map_batches`, one for the copy.
 
     Raises:
       OSError: the disk is full.

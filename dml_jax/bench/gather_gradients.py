@@ -1,7 +1,7 @@
 """Gradients of gathers (embeddings): tables and indices of real programs, with four distributions of the indices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import dml_jax
 
 from .case import Arrays, Case, dims
-from .implementations import Implementation, JaxRun, Run
+from .implementations import Implementation, Run, compiled
 from .peers import cupy_run, has_cupy, torch_run
 
 DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
@@ -34,11 +34,7 @@ PROMISED = ((16384, 2048), (65536, 4096), (1000000, 64))
 
 
 def cases(size: int) -> Iterator[Case]:
-    """Every table, data type and distribution.
-
-    Args:
-      size: bytes of data; below 128 MiB numbers of indices, and of rows above 1000, are an eighth.
-    """
+    """Every table, data type and distribution; below 128 MiB, indices and rows above 1000 are an eighth as many."""
     part = 8 if size < 2**27 else 1
     for (rows, width, number), dtype, kind in _each(TABLES):
         rows, number = rows // part if rows > 1000 else rows, number // part
@@ -55,11 +51,9 @@ def cases(size: int) -> Iterator[Case]:
 def implementations(*, peers: bool) -> list[Implementation]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
-        Implementation("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, donated=True)),
-        Implementation(
-            "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, donated=True)
-        ),
-        Implementation("jnp", lambda case, turns: JaxRun(plain_of(case), turns, donated=True)),
+        compiled("dml_jax", gradient_of),
+        compiled("deterministic", partial(gradient_of, deterministic=True)),
+        compiled("jnp", plain_of),
     ]
     if peers and find_spec("torch"):
         found += [Implementation(name, _torch(name)) for name in TORCH]
@@ -123,11 +117,16 @@ def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> np.ndarray
 def gradient_of(case: Case, **changes: Any) -> Callable[..., jax.Array]:
     """The gradient by dml_jax: (updates, indices) -> gradient of the table; `changes` override attributes."""
     attributes = {**case.attributes, **changes}
-    shape, function = attributes.pop("shape"), getattr(dml_jax, case.operator)
+    shape = attributes.pop("shape")
+    return read_gradient(shape, partial(getattr(dml_jax, case.operator), **attributes))
+
+
+def read_gradient(shape: Sequence[int], read: Callable[..., Any]) -> Callable[..., jax.Array]:
+    """The gradient of a gather from a table of this shape: (updates, indices) -> gradient of the table."""
 
     def gradient(updates: jax.Array, indices: jax.Array) -> jax.Array:
         table = jnp.zeros(shape, updates.dtype)
-        return jax.vjp(lambda table: function(table, indices, **attributes), table)[1](updates)[0]
+        return jax.vjp(lambda table: read(table, indices), table)[1](updates)[0]
 
     return gradient
 

@@ -24,11 +24,7 @@ ITEMSIZES = (4, 2, 1)
 
 
 def cases(size: int) -> Iterator[Case]:
-    """Three graphs, three data types.
-
-    Args:
-      size: bytes of each graph's input.
-    """
+    """Three graphs, three data types; each input has about `size` bytes."""
     for itemsize in ITEMSIZES:
         yield _blocks(size, itemsize)
         yield _pieces(size, itemsize)

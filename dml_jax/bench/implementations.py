@@ -62,6 +62,11 @@ class JaxRun:
         return joined([np.asarray(thin(one, most)) for one in jax.tree.leaves(self.out)])
 
 
+def compiled(name: str, function: Callable[[Any], Callable[..., Any]], *, donated: bool = True) -> Implementation:
+    """Calls of the function of a case, as a program."""
+    return Implementation(name, lambda case, turns: JaxRun(function(case), turns, donated=donated))
+
+
 class EagerRun(JaxRun):
     """Calls of a function as users write them, not jitted by the caller."""
 
@@ -140,8 +145,8 @@ def own(*, eager: bool) -> list[Implementation]:
             Implementation("jnp", partial(_plain, donated=False)),
         ]
     found = [
-        Implementation("dml_jax", lambda case, turns: JaxRun(case.call, turns, donated=True)),
-        Implementation("fresh", lambda case, turns: JaxRun(case.call, turns, donated=False)),
+        compiled("dml_jax", lambda case: case.call),
+        compiled("fresh", lambda case: case.call, donated=False),
         Implementation("jnp", partial(_plain, donated=True)),
     ]
     # Elsewhere NumPy does not work on the same device.

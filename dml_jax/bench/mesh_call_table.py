@@ -15,7 +15,6 @@ import dml_jax
 # Size by letter. n is the batch, of any size, and b a buffer of n * r * f. Dimensions of multiples of 8 are sharded.
 SIZES = {"r": 512, "f": 64, "c": 16, "h": 32, "w": 32, "y": 24, "x": 24, "k": 16, "t": 32, "d": 128, "e": 1024}
 SIZES |= {"j": 64, "p": 512, "z": 256, "a": 3, "v": 5, "g": 2, "q": 4, "s": 6, "o": 1, "m": 64, "l": 128, "i": 128}
-IMAGE = "nchw"
 
 
 class Operand(NamedTuple):
@@ -83,93 +82,84 @@ def hashed_data(shape: tuple[int, ...], kind: str) -> jax.Array:
 @cache
 def mesh_calls(n: int) -> Mapping[str, MeshCall]:
     """Function name -> its call, with a batch of n."""
-    return {name: _call(function, dims) for name, (function, dims) in _table(n).items()}
+    sizes, halves = (n, 512, 64), (256, 256)
+    window: Any = {"window_sizes": (2, 2), "strides": (2, 2)}
+    cropped: Any = {"input_window_offsets": (0, 0, 4, 4), "input_window_sizes": (n, 16, 24, 24)}
+    rows = (
+        _row("gather", "nrf,512:p->npf", axis=1),
+        _row("gather_elements", "nrf,512:nrf->nrf", axis=1),
+        _row("gather_nd", "nrf,512:nro->nrf", batch_dims=1),
+        _row("scatter_elements", "nrf,512:nmf,nmf->nrf", axis=1, reduction="add"),
+        _row("scatter_nd", f"nrf,{n}:mo,mrf->nrf", reduction="add"),
+        _row("depth_to_space", "nchw->nchw", block_size=2, order="CRD"),
+        _row("space_to_depth", "nchw->nchw", block_size=2, order="CRD"),
+        _row("as_strided", "b->nrf", partial(_view, n)),
+        _row("as_strided_scatter", "b,nr->b", strides=(32768, 1)),
+        _row("identity", "nrf->nrf", scale=0.5, bias=1.0),
+        _row("cast", "nrf->nrf", dtype="bfloat16"),
+        _row("select", "2:nrf,nrf,nrf->nrf"),
+        _row("slice", "nchw->nchw", input_window_strides=(1,) * 4, **cropped),
+        _row(
+            "slice_grad",
+            "ncyx->ncyx",
+            sizes=(n, 16, 32, 32),
+            offsets=(0, 0, 4, 4),
+            window_sizes=(n, 16, 24, 24),
+            strides=(1,) * 4,
+        ),
+        _row("join", "nrf,nrf->nrf", lambda a, b, **how: dml_jax.join([a, b], 1, **how)),
+        _row("split", "nrf->nrf,nrf", sizes=halves, axis=1),
+        _row("tile", "nrf->nrf", repeats=(1, 1, 2)),
+        _row("pad", "ncyx->ncyx", start_padding=(0, 0, 4, 4), end_padding=(0, 0, 4, 4)),
+        _row("reverse_subsequences", "nrf,512:nof->nrf", axis=1),
+        _row("upsample_2d", "nchw->nchw", scale_size=(2, 2)),
+        _row("resample", "nchw->nchw", sizes=(n, 16, 64, 64), scales=(1, 1, 2, 2), mode="linear"),
+        _row("grid_sample", "nchw,nhwg->nchw"),
+        _row("value_scale_2d", "nchw->nchw", scale=0.5, bias=(0.25,) * 16),
+        _row("unfold", "nchw->nc.", **window),
+        _row("fold", "njz->nj..", output_sizes=(32, 32), **window),
+        _row("max_unpooling", "nchw,at:nchw->nchw", output_sizes=(n, 16, 64, 64)),
+        _row("one_hot", "1024:no,g->n.", size=1024, axis=1),
+        _row("top_k", "nrf->nrf,nrf", axis=2, k=8),
+        _row("nonzero_coordinates", "nr->,n."),
+        _row("fill_value_constant", ":->nrf", lambda v, **how: dml_jax.fill_value_constant(sizes, v, "float32", **how)),
+        _row(
+            "fill_value_sequence",
+            ":->nrf",
+            lambda v, **how: dml_jax.fill_value_sequence(sizes, v, 0.5, "float32", **how),
+        ),
+        _row("random_bits", "bits:s->nrf,s", sizes=sizes),
+        _row(
+            "diagonal_matrix",
+            ":->nrf",
+            lambda v, **how: dml_jax.diagonal_matrix(sizes, value=v, dtype="float32", **how),
+        ),
+        _row("fill_diagonals", "nrf->nrf", begin=1, end=64, value=0),
+        _row("cumulative_summation", "nrf->nrf", axis=1),
+        _row("cumulative_product", "nrf->nrf", axis=1),
+        _row("gemm", "ne,me,nm->nm", trans_b=True),
+        _row("add", "nrf,nrf->nrf"),
+        _row("clip", "nrf->nrf", min=-0.5, max=0.5),
+        _row("activate", "nrf->nrf", activation=dml_jax.Activation("ACTIVATION_RELU")),
+        _row("reduce", "nrf->nrf", function="sum", axes=(1,)),
+        _row("max_pooling", "nchw->nchw,nchw", **window),
+        _row("average_pooling", "nchw->nchw", **window),
+        _row("lp_pooling", "nchw->nchw", **window),
+        _row("roi_pooling", "nchw,f8:mv->mc..", output_sizes=(8, 8)),
+        _row("roi_align", "nchw,f8:mq,8:m->mc..", output_sizes=(8, 8)),
+        _row("local_response_normalization", "nchw->nchw", local_size=5),
+        _row("convolution", "nchw,kcaa->nkhw", start_padding=(1, 1), end_padding=(1, 1)),
+        _row("rnn", "tnd,f0.01:old,f0.01:oli->tonl,oonl"),
+    )
+    return dict(rows)
 
 
-def _call(function: Callable[..., Any], dims: str) -> MeshCall:
+def _row(name: str, dims: str, /, call: Callable[..., Any] | None = None, **attributes: Any) -> tuple[str, MeshCall]:
+    """The call of a function; `dims` has the kind and the letters of each operand, and the letters of each output."""
     inputs, outputs = dims.split("->")
     parts = [one.rpartition(":") for one in inputs.split(",")]
-    return MeshCall(function, [Operand(dims, kind) for kind, _, dims in parts], outputs.split(","))
-
-
-def _table(n: int) -> dict[str, tuple[Callable[..., Any], str]]:
-    def image(name: str, *operands: str, to: str = IMAGE, **attributes: Any) -> tuple[Callable[..., Any], str]:
-        return partial(getattr(dml_jax, name), **attributes), f"{','.join((IMAGE, *operands))}->{to}"
-
-    def rows(name: str, *operands: str, to: str = "nrf", **attributes: Any) -> tuple[Callable[..., Any], str]:
-        return partial(getattr(dml_jax, name), **attributes), f"{','.join(('nrf', *operands))}->{to}"
-
-    def made(name: str, **attributes: Any) -> tuple[Callable[..., Any], str]:
-        return (lambda v, **how: getattr(dml_jax, name)(sizes, **attributes, **how | {key[name]: v})), ":->nrf"
-
-    sizes, key = (
-        (n, 512, 64),
-        {"fill_value_sequence": "start"} | dict.fromkeys(("fill_value_constant", "diagonal_matrix"), "value"),
-    )
-    window: dict[str, Any]
-    cropped: dict[str, Any]
-    window, halves = {"window_sizes": (2, 2), "strides": (2, 2)}, (256, 256)
-    cropped = {"input_window_offsets": (0, 0, 4, 4), "input_window_sizes": (n, 16, 24, 24)}
-    return {
-        "gather": rows("gather", "512:p", to="npf", axis=1),
-        "gather_elements": rows("gather_elements", "512:nrf", axis=1),
-        "gather_nd": rows("gather_nd", "512:nro", batch_dims=1),
-        "scatter_elements": rows("scatter_elements", "512:nmf", "nmf", axis=1, reduction="add"),
-        "scatter_nd": rows("scatter_nd", f"{n}:mo", "mrf", reduction="add"),
-        "depth_to_space": image("depth_to_space", block_size=2, order="CRD"),
-        "space_to_depth": image("space_to_depth", block_size=2, order="CRD"),
-        "as_strided": (partial(_view, n), "b->nrf"),
-        "as_strided_scatter": (partial(dml_jax.as_strided_scatter, strides=(32768, 1)), "b,nr->b"),
-        "identity": rows("identity", scale=0.5, bias=1.0),
-        "cast": rows("cast", dtype="bfloat16"),
-        "select": (dml_jax.select, "2:nrf,nrf,nrf->nrf"),
-        "slice": image("slice", input_window_strides=(1,) * 4, **cropped),
-        "slice_grad": (
-            partial(
-                dml_jax.slice_grad,
-                sizes=(n, 16, 32, 32),
-                offsets=(0, 0, 4, 4),
-                window_sizes=(n, 16, 24, 24),
-                strides=(1,) * 4,
-            ),
-            "ncyx->ncyx",
-        ),
-        "join": (lambda a, b, **how: dml_jax.join([a, b], 1, **how), "nrf,nrf->nrf"),
-        "split": rows("split", to="nrf,nrf", sizes=halves, axis=1),
-        "tile": rows("tile", repeats=(1, 1, 2)),
-        "pad": (partial(dml_jax.pad, start_padding=(0, 0, 4, 4), end_padding=(0, 0, 4, 4)), "ncyx->ncyx"),
-        "reverse_subsequences": rows("reverse_subsequences", "512:nof", axis=1),
-        "upsample_2d": image("upsample_2d", scale_size=(2, 2)),
-        "resample": image("resample", sizes=(n, 16, 64, 64), scales=(1, 1, 2, 2), mode="linear"),
-        "grid_sample": image("grid_sample", "nhwg", to="nchw"),
-        "value_scale_2d": image("value_scale_2d", scale=0.5, bias=(0.25,) * 16),
-        "unfold": image("unfold", to="nc.", **window),
-        "fold": (partial(dml_jax.fold, output_sizes=(32, 32), **window), "njz->nj.."),
-        "max_unpooling": image("max_unpooling", "at:nchw", output_sizes=(n, 16, 64, 64)),
-        "one_hot": (partial(dml_jax.one_hot, size=1024, axis=1), "1024:no,g->n."),
-        "top_k": rows("top_k", to="nrf,nrf", axis=2, k=8),
-        "nonzero_coordinates": (dml_jax.nonzero_coordinates, "nr->,n."),
-        "fill_value_constant": made("fill_value_constant", dtype="float32"),
-        "fill_value_sequence": made("fill_value_sequence", dtype="float32", delta=0.5),
-        "random_bits": (partial(dml_jax.random_bits, sizes=sizes), "bits:s->nrf,s"),
-        "diagonal_matrix": made("diagonal_matrix", dtype="float32"),
-        "fill_diagonals": rows("fill_diagonals", begin=1, end=64, value=0),
-        "cumulative_summation": rows("cumulative_summation", axis=1),
-        "cumulative_product": rows("cumulative_product", axis=1),
-        "gemm": (partial(dml_jax.gemm, trans_b=True), "ne,me,nm->nm"),
-        "add": (dml_jax.add, "nrf,nrf->nrf"),
-        "clip": rows("clip", min=-0.5, max=0.5),
-        "activate": rows("activate", activation=dml_jax.Activation("ACTIVATION_RELU")),
-        "reduce": rows("reduce", function="sum", axes=(1,)),
-        "max_pooling": image("max_pooling", to="nchw,nchw", **window),
-        "average_pooling": image("average_pooling", **window),
-        "lp_pooling": image("lp_pooling", **window),
-        "roi_pooling": image("roi_pooling", "f8:mv", to="mc..", output_sizes=(8, 8)),
-        "roi_align": image("roi_align", "f8:mq", "8:m", to="mc..", output_sizes=(8, 8)),
-        "local_response_normalization": image("local_response_normalization", local_size=5),
-        "convolution": image("convolution", "kcaa", to="nkhw", start_padding=(1, 1), end_padding=(1, 1)),
-        "rnn": (dml_jax.rnn, "tnd,f0.01:old,f0.01:oli->tonl,oonl"),
-    }
+    operands = [Operand(letters, kind) for kind, _, letters in parts]
+    return name, MeshCall(call or partial(getattr(dml_jax, name), **attributes), operands, outputs.split(","))
 
 
 def _view(n: int, buffer: jax.Array, **how: Any) -> jax.Array:

@@ -77,11 +77,7 @@ def programs(devices: int) -> Iterator[Program]:
 
 
 def section(size: int) -> Section:
-    """A job for each.
-
-    Args:
-      size: bytes of the operands and outputs of a call, about.
-    """
+    """A job for each program; the operands and outputs of a call have about `size` bytes."""
     devices = jax.local_device_count()
     jobs = [Job(one.name, partial(measured, one, size)) for one in programs(devices)]
     return Section("operators on meshes", jobs, ["dml_jax"], table, LEGEND)

@@ -1,10 +1,9 @@
 """Parallel efficiency, t(1) / (N x t(N)): programs of many calls on all devices, relative to one device."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .collectives import collectives, worded
 from .implementations import Run, joined, thin
-from .timing import COMPARED, Effort, Measured
+from .timing import COMPARED, Effort, Measured, quartiles, timed
 
 FEW = 4  # calls that are no loop
 
@@ -140,25 +139,12 @@ def _measured(run: Looped, effort: Effort) -> tuple[list[float], np.ndarray]:
     return times, run.value(COMPARED) if first is None else first
 
 
-def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
-    low, middle, high = quantiles(times, n=4) if len(times) > 1 else [*times] * 3
-    return low, middle, high
-
-
 def sampled(run: Run, effort: Effort) -> list[float]:
     """Seconds of a call in each sample, behind one that does not count, as it compiles."""
-
-    def timed(calls: int) -> float:
-        start = time.perf_counter()
-        for turn in range(calls):
-            run.step(turn)
-        run.finish()
-        return (time.perf_counter() - start) / calls
-
-    timed(1)
-    calls = max(1, min(1000, round(LONGER * effort.seconds / timed(2))))
-    timed(calls)
-    return [timed(calls) for _ in range(effort.rounds if calls > 1 else min(3, effort.rounds))]
+    timed(run, 1)
+    calls = max(1, min(1000, round(LONGER * effort.seconds / timed(run, 2))))
+    timed(run, calls)
+    return [timed(run, calls) for _ in range(effort.rounds if calls > 1 else min(3, effort.rounds))]
 
 
 def _why(run: Looped, seconds: float, baseline: Alone) -> str:

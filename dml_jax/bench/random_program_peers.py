@@ -48,19 +48,6 @@ def gradient(function: Function) -> Function:
     return pulled_back
 
 
-def read_gradient(shape: Sequence[int]) -> Way:
-    """The gradient of a gather from a table of this shape, as a function (updates, indices) -> gradient."""
-
-    def way(function: Function) -> Function:
-        def pulled_back(updates: jax.Array, indices: jax.Array) -> jax.Array:
-            table = jnp.zeros(shape, updates.dtype)
-            return jax.vjp(lambda table: function(table, indices), table)[1](updates)[0]
-
-        return pulled_back
-
-    return way
-
-
 def _autograd(function: Callable[[Any], Function]) -> Torch:
     """The gradient of a function that `function` makes of torch."""
 

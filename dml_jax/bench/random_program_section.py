@@ -14,7 +14,7 @@ import dml_jax
 
 from . import gather_gradients
 from .case import Arrays
-from .implementations import Implementation, JaxRun, Run, host_arrays, own
+from .implementations import Implementation, JaxRun, Run, compiled, host_arrays, own
 from .peers import implementations as usual
 from .peers import offered, torch_run
 from .random_programs import GROUPS, drawn
@@ -59,8 +59,8 @@ def _implementations(*, peers: bool) -> list[Implementation]:
     ways = [name for name in others if name.startswith("torch ")]
     names = dict.fromkeys([*ways, *gather_gradients.TORCH, "torch autograd"] if ways else [])
     return [
-        Implementation("dml_jax", lambda program, turns: JaxRun(program.call, turns, donated=True)),
-        Implementation("plain", lambda program, turns: JaxRun(plainly(program.call), turns, donated=True)),
+        compiled("dml_jax", lambda program: program.call),
+        compiled("plain", lambda program: plainly(program.call)),
         Implementation("jnp", partial(_jnp, others["jnp"])),
         *(Implementation(name, partial(_torch, name, others.get(name))) for name in names),
     ]

@@ -14,13 +14,13 @@ import dml_jax
 
 from ..core.structs.activation import Activation
 from .case import Case
+from .gather_gradients import read_gradient
 from .random_draws import Drawn, Draws
 from .random_program_peers import (
     USUAL,
     Twins,
     forward,
     gradient,
-    read_gradient,
     reads,
     reduced,
     softmax,
@@ -148,7 +148,7 @@ def _gradients(draws: Draws) -> Program:
     else:
         operator, table, axis = "gather_elements", draws.matrix(dtype), draws.pick(0, 1)
         arrays = draws.few_signs(table, dtype), draws.indices(table[axis], table, axis)
-    way, others = read_gradient(table), reads(operator, axis)
+    way, others = partial(read_gradient, table), reads(operator, axis)
     return _program(operator, "gradients", {"axis": axis}, arrays, way=way, others=others)
 
 

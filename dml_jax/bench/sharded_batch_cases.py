@@ -15,9 +15,12 @@ import dml_jax
 from .case import DTYPES, Arrays, Case, data, mib, random_indices
 from .operators.depth_space import copy_torch, depth_to_space, space_to_depth, with_view
 
-ROWS, WIDTH = 1024, 64  # the shape of each table that a scatter writes to; it writes an eighth of the rows
-PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}
+ROWS, FEW, WIDTH = 1024, 128, 64  # the rows of each table that a scatter writes to, those that it writes, and columns
+PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}  # of vision transformers
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
+
+# Takes torch; returns a function that writes into its first argument.
+Torch = Callable[[Any], Callable[..., Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,166 +30,112 @@ class BatchCase(Case):
     Args:
       function: computes any part of the batch.
       split: per operand, whether its first dimension is the batch; the others are replicated.
-      torch: the same function of torch, which writes into its first argument.
+      torch: the same function of torch.
     """
 
     function: Callable[..., jax.Array] = field(compare=False)
     split: tuple[bool, ...]
-    torch: Callable[..., Any] = field(compare=False)
+    torch: Torch = field(compare=False)
 
     def call(self, *arrays: Any) -> Any:
         return self.function(*arrays)
 
 
 def cases(size: int, devices: int) -> Iterator[BatchCase]:
-    """Cases of data movement; the batch size is a multiple of the number of devices.
+    """Cases that move about `size` bytes of data, in batches that `devices` share evenly."""
 
-    Args:
-      size: bytes of the data, about.
-      devices: the number of devices.
-    """
-    yield _negation(size, devices)
-    yield _pictures(size, devices, 4)
-    yield _pictures(size, devices, 1)
-    yield _patches(size, devices)
-    yield _rows(size, devices)
-    yield _elements(size, devices)
-    yield _scattered_elements(size, devices)
-    yield _scattered_rows(size, devices)
+    def batch(*item: int, itemsize: int = 4) -> tuple[int, ...]:
+        return max(1, round(size / (itemsize * prod(item)) / devices)) * devices, *item
 
-
-def _number(size: int, item: int, devices: int) -> int:
-    """The number of items of `item` bytes in about `size` bytes: a multiple of `devices`."""
-    return max(1, round(size / item / devices)) * devices
-
-
-def _negation(size: int, devices: int) -> BatchCase:
-    shape = (_number(size, 2**16, devices), 2**14)
-    return BatchCase(
-        "copy",
-        f"(negation) float32 {mib(4 * prod(shape))}",
-        {},
-        lambda: (data(shape, 4),),
-        8 * prod(shape),
-        function=jnp.negative,
-        split=(True,),
-        torch=_negated,
+    # torch's pixel_shuffle takes three to five times as long as these copies.
+    to_space, to_depth = partial(dml_jax.depth_to_space, **BLOCKS), partial(dml_jax.space_to_depth, **PATCHES)
+    space, depth = with_view(depth_to_space, BLOCKS, copy_torch), with_view(space_to_depth, PATCHES, copy_torch)
+    yield _moved(
+        "copy", "(negation)", batch(2**14), "float32", jnp.negative, lambda torch: lambda out, x: torch.neg(x, out=out)
     )
+    for itemsize in (4, 1):
+        pictures, dtype = batch(64, 64, 64, itemsize=itemsize), DTYPES[itemsize].name
+        yield _moved("depth_to_space", "NCHW CRD b=2", pictures, dtype, to_space, lambda _: space)
+    patches = batch(3, 224, 224, itemsize=2)
+    yield _moved("space_to_depth", "NCHW DCR b=14", patches, "bfloat16", to_depth, lambda _: depth)
+    yield _rows(batch(WIDTH))
+    yield _elements(batch(4096))
+    yield from _scatters(batch(ROWS, WIDTH))
 
 
-def _pictures(size: int, devices: int, itemsize: int) -> BatchCase:
-    shape = (_number(size, itemsize * 64**3, devices), 64, 64, 64)
-    return BatchCase(
-        "depth_to_space",
-        f"NCHW CRD b=2 {DTYPES[itemsize].name} {mib(itemsize * prod(shape))}",
-        {},
-        lambda: (data(shape, itemsize),),
-        2 * itemsize * prod(shape),
-        function=partial(dml_jax.depth_to_space, **BLOCKS),
-        split=(True,),
-        torch=with_view(depth_to_space, BLOCKS, copy_torch),  # pixel_shuffle takes three to five times as long
-    )
+def _case(
+    operator: str,
+    detail: str,
+    make: Callable[[], Arrays],
+    moved: int,
+    function: Any,
+    torch: Torch,
+    split: tuple[bool, ...] = (True,),
+) -> BatchCase:
+    return BatchCase(operator, detail, {}, make, moved, function=function, split=split, torch=torch)
 
 
-def _patches(size: int, devices: int) -> BatchCase:
-    """Patches of vision transformers, 14 x 14 pixels."""
-    shape = (_number(size, 2 * 3 * 224**2, devices), 3, 224, 224)
-    return BatchCase(
-        "space_to_depth",
-        f"NCHW DCR b=14 bfloat16 {mib(2 * prod(shape))}",
-        {},
-        lambda: (data(shape, "bfloat16"),),
-        4 * prod(shape),
-        function=partial(dml_jax.space_to_depth, **PATCHES),
-        split=(True,),
-        torch=with_view(space_to_depth, PATCHES, copy_torch),
-    )
+def _moved(operator: str, detail: str, shape: tuple[int, ...], dtype: str, function: Any, torch: Torch) -> BatchCase:
+    """A function that moves every element of one array."""
+    count = prod(shape) * jnp.dtype(dtype).itemsize
+    make = lambda: (data(shape, dtype),)  # noqa: E731
+    return _case(operator, f"{detail} {dtype} {mib(count)}", make, 2 * count, function, torch)
 
 
-def _rows(size: int, devices: int) -> BatchCase:
-    rows = _number(size, 4 * WIDTH, devices)
-    return BatchCase(
+def _rows(shape: tuple[int, ...]) -> BatchCase:
+    """Rows of one table, which every device has."""
+    rows, width = shape
+    return _case(
         "gather",
-        f"rows of 256 bytes float32 {mib(4 * WIDTH * rows)}, of one table",
-        {},
-        lambda: (data((rows, WIDTH), 4), random_indices(rows, (rows,))),
-        2 * 4 * WIDTH * rows + 4 * rows,
-        function=partial(dml_jax.gather, axis=0),
-        split=(False, True),
-        torch=_index_selected,
+        f"rows of 256 bytes float32 {mib(4 * width * rows)}, of one table",
+        lambda: (data(shape, 4), random_indices(rows, (rows,))),
+        8 * width * rows + 4 * rows,
+        partial(dml_jax.gather, axis=0),
+        lambda torch: lambda out, x, i: torch.index_select(x, 0, i, out=out),
+        (False, True),
     )
 
 
-def _elements(size: int, devices: int) -> BatchCase:
-    shape = (_number(size, 4 * 4096, devices), 4096)
-    return BatchCase(
+def _elements(shape: tuple[int, ...]) -> BatchCase:
+    return _case(
         "gather_elements",
-        f"last axis of 4096 float32 {mib(4 * prod(shape))}",
-        {},
-        lambda: (data(shape, 4), random_indices(4096, shape)),
+        f"last axis of {shape[1]} float32 {mib(4 * prod(shape))}",
+        lambda: (data(shape, 4), random_indices(shape[1], shape)),
         12 * prod(shape),
-        function=partial(dml_jax.gather_elements, axis=1),
-        split=(True, True),
-        torch=_gathered,
+        partial(dml_jax.gather_elements, axis=1),
+        lambda torch: lambda out, x, i: torch.gather(x, 1, i, out=out),
+        (True, True),
     )
 
 
-def _scattered_elements(size: int, devices: int) -> BatchCase:
-    shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
+def _scatters(shape: tuple[int, ...]) -> Iterator[BatchCase]:
+    """An eighth of the rows of each table, as elements and as rows."""
+    tables, count = shape[0], 4 * prod(shape)
+    updates = (tables, FEW, WIDTH)
 
-    def make() -> Arrays:
-        indices = np.broadcast_to(_written(shape[0], few)[..., None], (shape[0], few, WIDTH))
-        return data(shape, 4), np.ascontiguousarray(indices), _updates(shape[0], few)
+    def arrays(indices: np.ndarray) -> Arrays:
+        return data(shape, 4), indices, data(updates, 4)[::-1]
 
-    return BatchCase(
+    def written() -> np.ndarray:
+        """Distinct rows of each table."""
+        drawn = np.random.default_rng(1).random((tables, ROWS), np.float32)
+        return np.argsort(drawn, axis=1)[:, :FEW, None].astype(np.int32)
+
+    yield _case(
         "scatter_elements",
-        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mib(4 * prod(shape))}",
-        {},
-        make,
-        8 * prod(shape) + 8 * shape[0] * few * WIDTH,
-        function=partial(dml_jax.scatter_elements, axis=1),
-        split=(True, True, True),
-        torch=lambda out, x, i, u: out.copy_(x).scatter_(1, i, u),
+        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mib(count)}",
+        lambda: arrays(np.repeat(written(), WIDTH, axis=2)),
+        2 * count + 8 * prod(updates),
+        partial(dml_jax.scatter_elements, axis=1),
+        lambda _: lambda out, x, i, u: out.copy_(x).scatter_(1, i, u),
+        (True, True, True),
     )
-
-
-def _scattered_rows(size: int, devices: int) -> BatchCase:
-    shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
-    return BatchCase(
+    yield _case(
         "scatter_nd",
-        f"an eighth of {ROWS} rows of 256 bytes float32 {mib(4 * prod(shape))}",
-        {},
-        lambda: (data(shape, 4), _written(shape[0], few)[..., None], _updates(shape[0], few)),
-        8 * prod(shape) + 4 * shape[0] * few * (WIDTH + 1),
-        function=jax.vmap(dml_jax.scatter_nd),
-        split=(True, True, True),
-        torch=lambda out, x, i, u: out.copy_(x).scatter_(1, i.expand(-1, -1, WIDTH), u),
+        f"an eighth of {ROWS} rows of 256 bytes float32 {mib(count)}",
+        lambda: arrays(written()),
+        2 * count + 4 * tables * FEW * (WIDTH + 1),
+        jax.vmap(dml_jax.scatter_nd),
+        lambda _: lambda out, x, i, u: out.copy_(x).scatter_(1, i.expand(-1, -1, WIDTH), u),
+        (True, True, True),
     )
-
-
-def _written(tables: int, few: int) -> np.ndarray:
-    """Distinct random row indices for each table."""
-    drawn = np.random.default_rng(1).random((tables, ROWS), np.float32)
-    return np.argsort(drawn, axis=1)[:, :few].astype(np.int32)
-
-
-def _updates(tables: int, few: int) -> np.ndarray:
-    return data((tables, few, WIDTH), 4)[::-1]
-
-
-def _negated(out: Any, x: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    torch.neg(x, out=out)
-
-
-def _index_selected(out: Any, x: Any, i: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    torch.index_select(x, 0, i, out=out)
-
-
-def _gathered(out: Any, x: Any, i: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    torch.gather(x, 1, i, out=out)

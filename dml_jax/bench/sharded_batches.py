@@ -19,11 +19,11 @@ from rich.table import Table
 from ..batch.batch_program import replicated
 from .case import Arrays, Case
 from .implementations import Implementation, Run
-from .parallel_efficiency import LINEAR, Looped, quartiles, sampled
+from .parallel_efficiency import LINEAR, Looped, sampled
 from .peers import torch_run
 from .section import Job, Section, ratio, unframed
 from .sharded_batch_cases import BatchCase, cases
-from .timing import COMPARED, Effort, Measured, by_case
+from .timing import COMPARED, Effort, Measured, by_case, quartiles
 
 LEGEND = """\
 of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
@@ -47,21 +47,11 @@ class ShardedRun(Looped):
 
 
 def section(size: int, *, peers: bool) -> Section:
-    """A job for each case.
-
-    Args:
-      size: bytes of the data, about.
-      peers: whether torch is measured, on CPUs.
-    """
+    """A job for each case of about `size` bytes; on CPUs `peers` adds torch."""
     found = implementations(peers=peers)
     jobs = [Job(case.name, partial(measured, case, found)) for case in cases(size, jax.local_device_count())]
-    return Section(
-        "batches sharded over all devices, relative to a copy sharded the same way",
-        jobs,
-        [one.name for one in found],
-        table,
-        LEGEND,
-    )
+    title = "batches sharded over all devices, relative to a copy sharded the same way"
+    return Section(title, jobs, [one.name for one in found], table, LEGEND)
 
 
 def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -> list[Measured]:
@@ -132,5 +122,7 @@ def _on_one(case: Case, turns: Sequence[Arrays]) -> Run:
 
 
 def _torch(case: Any, turns: Sequence[Arrays]) -> Run:
+    import torch  # pyright: ignore[reportMissingImports]
+
     out = case.output(turns[0])
-    return torch_run(case.torch, np.zeros(out.shape, out.dtype), turns)
+    return torch_run(case.torch(torch), np.zeros(out.shape, out.dtype), turns)

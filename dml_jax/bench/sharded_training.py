@@ -32,11 +32,7 @@ State = Any
 
 
 def section(size: int) -> Section:
-    """A job for each.
-
-    Args:
-      size: bytes of the table; of the file as many; of the experts' tokens an eighth.
-    """
+    """A job for each step; the table and the file have `size` bytes, and the experts' tokens an eighth of them."""
     jobs = [
         _job(f"embedding, {update.__name__}, tokens {name}", partial(_embedding, size, update, spec))
         for update in (sgd, adagrad)

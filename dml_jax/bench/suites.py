@@ -39,12 +39,7 @@ def quick_suite(*, peers: bool) -> list[Section]:
 
 
 def full_suite(size: int | None, *, peers: bool) -> list[Section]:
-    """All cases, on one device.
-
-    Args:
-      size: bytes of data per case, about; None for the usual number.
-      peers: whether other libraries are measured, too.
-    """
+    """All cases, on one device; `size` bytes of data per case, or the usual number."""
     count = _bytes(size)
     cases = {case.name: case for case in (*full(count), *real(count), *sweep(count))}
     jitted, eager = (
@@ -68,11 +63,7 @@ def full_suite(size: int | None, *, peers: bool) -> list[Section]:
 
 
 def cache_suite(size: int | None) -> list[Section]:
-    """The caches of one device.
-
-    Args:
-      size: bytes of the largest working set; None for the usual number.
-    """
+    """The caches of one device; the largest working set has `size` bytes, or the usual number."""
     return [cache_bandwidth.section(size)]
 
 

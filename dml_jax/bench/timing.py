@@ -189,20 +189,20 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
     first = {name: _first(run) for name, run in runs.items()}
     samples = {name: times for name, times in first.items() if median(times) > TOO_SLOW}
     runs = {name: run for name, run in runs.items() if name not in samples}
-    calls = {name: max(1, min(1000, round(effort.seconds / _timed(run, 2)))) for name, run in runs.items()}
+    calls = {name: max(1, min(1000, round(effort.seconds / timed(run, 2)))) for name, run in runs.items()}
     samples |= {name: [] for name in runs}
     order, shuffler = list(runs), random.Random(0)
     for _ in range(effort.rounds):
         shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches
         for name in order:
-            samples[name].append(_timed(runs[name], calls[name], rested=True))
+            samples[name].append(timed(runs[name], calls[name], rested=True))
     return {name: samples[name] for name in first}
 
 
 def _first(run: Run) -> list[float]:
     """The first call, which touches every page. If it was slow, two more tell whether it alone was."""
-    once = _timed(run, 1, rested=True)
-    return [once, *(_timed(run, 1, rested=True) for _ in range(FEW - 1))] if once > TOO_SLOW else [once]
+    once = timed(run, 1, rested=True)
+    return [once, *(timed(run, 1, rested=True) for _ in range(FEW - 1))] if once > TOO_SLOW else [once]
 
 
 def _rest() -> None:
@@ -218,7 +218,7 @@ def _rest() -> None:
             return
 
 
-def _timed(run: Run, calls: int, *, rested: bool = False) -> float:
+def timed(run: Run, calls: int, *, rested: bool = False) -> float:
     """Seconds of one call; `rested` for one that counts."""
     if rested:
         _rest()
@@ -229,6 +229,11 @@ def _timed(run: Run, calls: int, *, rested: bool = False) -> float:
     return (time.perf_counter() - start) / calls
 
 
+def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
+    low, middle, high = quantiles(times, n=4) if len(times) > 1 else [*times] * 3
+    return low, middle, high
+
+
 def _summary(case: Case, name: str, times: list[float], copied: float, same: bool, control: float) -> Measured:
-    low, middle, high = quantiles(times, n=4) if len(times) > 1 else times * 3
+    low, middle, high = quartiles(times)
     return Measured(case.name, case.operator, name, case.moved, middle, low, high, copied / middle, same, control)

@@ -30,9 +30,7 @@ from .operator_benchmark import Attributes, Plan, by_type
 def grown(operator: str, itemsizes: Sequence[int] = (4,)) -> Mapping[str, Plan]:
     """Plans with a case for each call in an operator's example; none for an example that cannot grow.
 
-    Args:
-      operator: its name.
-      itemsizes: bytes of a number: floats become those of so many bytes, and others are measured where they have them.
+    By bytes of a number: floats become those of so many bytes, and others are measured where they have them.
     """
     return by_type(partial(_cases, operator), itemsizes, quick=None)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from .case import Case
@@ -118,6 +119,12 @@ def unframed(title: str, headings: Sequence[str], lines: Iterable[Sequence[str]]
     for cells in lines:
         result.add_row(*cells)
     return result
+
+
+def print_wide(table: Any) -> None:
+    """Prints a table as wide as the terminal; of 200 columns where there is none."""
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)
 
 
 @dataclass(frozen=True)

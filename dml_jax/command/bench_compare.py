@@ -45,23 +45,15 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
     Raises:
       ConstraintError: the runs have no case in common.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from ..bench import run_comparison
     from ..bench.run_comparison import LEGEND, compared
-    from ..bench.section import explained
+    from ..bench.section import explained, print_wide, unframed
 
     comparison = compared(runs)
-    (heading, *others), body = comparison.table()
-    table = Table(title=comparison.title, title_justify="left", box=None, pad_edge=False)
-    table.add_column(heading, overflow="fold")
-    for other in others:
-        table.add_column(other, justify="right", max_width=20)
-    for cells in body:
-        table.add_row(*cells)
-    console = Console()
-    (console if console.is_terminal else Console(width=200)).print(table)
+    table = unframed(comparison.title, *comparison.table())
+    for column in table.columns[1:]:
+        column.max_width = 20
+    print_wide(table)
     click.echo("\n".join(["", explained(LEGEND, [table]), *(f"Note: {note}" for note in comparison.notes)]))
     if picture:
         run_comparison.draw(comparison, picture)

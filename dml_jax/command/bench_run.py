@@ -94,21 +94,18 @@ def _shown(
     Returns:
       All rows, and what was said of their certainty.
     """
-    from rich.console import Console
-
     from ..bench import noise
-    from ..bench.section import explained
+    from ..bench.section import explained, print_wide
 
     tables: dict[str, list[Any]] = {}  # by legend
-    shown, notes, console = [], _told(noise.busy_gpu()), Console()
+    shown, notes = [], _told(noise.busy_gpu())
     for section in sections:
         load = noise.Load()
         rows = _measured(section, effort, failures, lambda rows, before=tuple(shown): keep([*before, *rows]))
         if rows:
             notes += _told(chain(load.note(), noise.notes(rows)))
-            wide = console if console.is_terminal else Console(width=200)
             table = section.table(f"{head.device}, {section.title}", rows, section.implementations, head.peak)
-            wide.print(table)
+            print_wide(table)
             tables.setdefault(section.legend, []).append(table)
         shown += rows
     for legend, shown_with in tables.items():

@@ -192,8 +192,8 @@ class Table(Form):
 
     def write(self, builder: Any, where: str, value: Any) -> int:
         values, slots = dict(zip(self.fields, self.parts(value), strict=True)), dict.fromkeys(self.fields, 0)
-        for name in sorted(self.fields, key=self._is_last, reverse=True):
-            with at(*filter(None, [values.get(self.named_by)])):
+        with at(*filter(None, [values.get(self.named_by)])):
+            for name in sorted(self.fields, key=self._is_last, reverse=True):
                 self._check(name, values)
                 form = self._form(name, values)
                 if form and values[name] is not None and (values[name] or name != self.named_by):

@@ -12,7 +12,9 @@ from .forms import Bytes, Choice, Form, Numbers, Size, String, Struct, Table, Un
 from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .records import AttributeKind as Kind
 
+# The values of a table's fields that are known so far; what breaks a rule of them, in words, or "".
 Values = Mapping[str, Any]
+Rule = Callable[[Values], str]
 
 
 class NodeKind(enum.IntEnum):
@@ -29,7 +31,7 @@ class ConstantKind(enum.IntEnum):
     RAW_DATA = 2
 
 
-def required(field: str, words: str) -> dict[str, Callable[[Values], str]]:
+def required(field: str, words: str) -> dict[str, Rule]:
     """Returns the rule that a field must not be left out."""
     return {field: lambda values: words if values[field] in (None, "") else ""}
 
@@ -61,7 +63,7 @@ def _scalar_parts(data: bytes) -> tuple[int, bytes]:
     return 1, data
 
 
-# The sizes of 8 bytes of any type, of INT8, UINT8, and so on to UINT64, of FLOAT32 and FLOAT64.
+# By kind: 8 bytes of any type; INT8, UINT8, and so on to UINT64; FLOAT32 and FLOAT64.
 SCALARS = {kind: Struct(f"{size}s") for kind, size in enumerate((8, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8), 1)}
 SCALAR_UNION = Table(
     {"data_type": Choice(SCALARS), "data": Union(SCALARS)},
@@ -95,7 +97,7 @@ def _nested(values: Values) -> str:
     return "an activation must have no activation itself" if is_wrong else ""
 
 
-def _attributes(values: Mapping[int, Form], **rules: Callable[[Values], str]) -> Vector:
+def _attributes(values: Mapping[int, Form], **rules: Rule) -> Vector:
     fields = {"name": String(), "val_type": Choice(Kind), "val": Union(values)}
     return Vector(Table(fields, Attribute, rules={"val": _of_no_kind, **rules}, named_by="name"))
 

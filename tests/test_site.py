@@ -241,8 +241,7 @@ TOY = '''
 """TOY: one of everything that a field may hold."""
 
 import enum
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.feature_level import FeatureLevel
@@ -258,9 +257,15 @@ class ToyMode(enum.IntEnum):
     FAIR = 0
 
 
-@dataclass(frozen=True)
 class ToyDesc(OperatorDesc):
-    """DML_TOY_OPERATOR_DESC: plays with `inputs` | `scale`."""
+    """DML_TOY_OPERATOR_DESC: plays with `inputs` | `scale`.
+
+    Args:
+      scale: any sizes, or None.
+      indices: any sizes.
+      outputs: any sizes.
+      repeats: how often.
+    """
 
     inputs: Inputs
     scale: OptionalInput
@@ -269,9 +274,8 @@ class ToyDesc(OperatorDesc):
     repeats: Annotated[tuple[int, ...], counted_by("RepeatsCount")]
     mode: Annotated[ToyMode, named(ToyMode, "DML_TOY_MODE_")]
 
-    operator_type: ClassVar[str] = "TOY"
-    other_names: ClassVar[tuple[str, ...]] = ("GAME",)
-    support: ClassVar[tuple[Support, ...]] = (
+    other_names = ("GAME",)
+    support = (
         Support(FeatureLevel.of("3_0"), RANKS_1_TO_8, {"inputs": FLOATS, "outputs": ALL_TYPES}),
         Support(FeatureLevel.of("1_0"), RANK_4, {"inputs": FLOATS, "outputs": FLOATS}),
     )

@@ -57,7 +57,7 @@ def _structs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 def _other_names(struct: ast.ClassDef) -> tuple[str, ...]:
     for field in struct.body:
         match field:
-            case ast.AnnAssign(target=ast.Name("other_names"), value=ast.Tuple() as names):
+            case ast.Assign(targets=[ast.Name("other_names")], value=ast.Tuple() as names):
                 return ast.literal_eval(names)
     return ()
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, at_least, same_sizes
+from ..core.rules import Operands, at_least, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.activation_fusion import Fusion, axes_within, computed_by
-from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
-from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
-from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS
+from ..core.structs.fields import Axes, Float, Input, Output  # noqa: F401  # annotations of the base name them
+from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, activated, since
 from ._elementwise_sharding import elementwise
 
 __all__ = [
@@ -86,174 +83,124 @@ def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = Non
 # The structs.
 
 
-@dataclass(frozen=True)
 class ActivationCeluDesc(ActivationDesc):
     """DML_ACTIVATION_CELU_OPERATOR_DESC: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
-    alpha: Real
+    alpha: Float
 
-    operator_type: ClassVar[str] = "ACTIVATION_CELU"
-    support: ClassVar[tuple[Support, ...]] = since("3_0")
+    support = since("3_0")
 
 
-@dataclass(frozen=True)
 class ActivationEluDesc(ActivationDesc):
     """DML_ACTIVATION_ELU_OPERATOR_DESC: x where x >= 0, alpha * (exp(x) - 1) elsewhere."""
 
-    alpha: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_ELU"
+    alpha: Float
 
 
-@dataclass(frozen=True)
 class ActivationGeluDesc(ActivationDesc):
     """DML_ACTIVATION_GELU_OPERATOR_DESC: x / 2 * (1 + erf(x / sqrt(2)))."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_GELU"
-    support: ClassVar[tuple[Support, ...]] = since("5_1")
+    support = since("5_1")
 
 
-@dataclass(frozen=True)
 class ActivationHardSigmoidDesc(ActivationDesc):
     """DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC: max(0, min(alpha * x + beta, 1))."""
 
-    alpha: Real
-    beta: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_HARD_SIGMOID"
+    alpha: Float
+    beta: Float
 
 
-@dataclass(frozen=True)
 class ActivationIdentityDesc(ActivationDesc):
     """DML_ACTIVATION_IDENTITY_OPERATOR_DESC: x."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_IDENTITY"
 
-
-@dataclass(frozen=True)
 class ActivationLeakyReluDesc(ActivationDesc):
     """DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC: x where x >= 0, alpha * x elsewhere."""
 
-    alpha: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_LEAKY_RELU"
+    alpha: Float
 
 
-@dataclass(frozen=True)
 class ActivationLinearDesc(ActivationDesc):
     """DML_ACTIVATION_LINEAR_OPERATOR_DESC: alpha * x + beta."""
 
-    alpha: Real
-    beta: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_LINEAR"
+    alpha: Float
+    beta: Float
 
 
-@dataclass(frozen=True)
 class ActivationParametricSoftplusDesc(ActivationDesc):
     """DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC: alpha * ln(1 + exp(beta * x))."""
 
-    alpha: Real
-    beta: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_PARAMETRIC_SOFTPLUS"
+    alpha: Float
+    beta: Float
 
 
-@dataclass(frozen=True)
 class ActivationReluDesc(ActivationDesc):
     """DML_ACTIVATION_RELU_OPERATOR_DESC: max(0, x)."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_RELU"
-    support: ClassVar[tuple[Support, ...]] = since("1_0", ("5_1", RANKS_1_TO_8, (*FLOATS, *SIGNED_UP_TO_32_BITS)))
+    support = since("1_0", ("5_1", RANKS_1_TO_8, (*FLOATS, *SIGNED_UP_TO_32_BITS)))
 
 
-@dataclass(frozen=True)
 class ActivationScaledEluDesc(ActivationDesc):
     """DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC: gamma * x where x > 0, gamma * alpha * (exp(x) - 1) elsewhere."""
 
-    alpha: Real
-    gamma: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_SCALED_ELU"
+    alpha: Float
+    gamma: Float
 
 
-@dataclass(frozen=True)
 class ActivationScaledTanhDesc(ActivationDesc):
     """DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC: alpha * tanh(beta * x)."""
 
-    alpha: Real
-    beta: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_SCALED_TANH"
+    alpha: Float
+    beta: Float
 
 
-@dataclass(frozen=True)
 class ActivationShrinkDesc(ActivationDesc):
     """DML_ACTIVATION_SHRINK_OPERATOR_DESC: x - bias where x > threshold, x + bias where x < -threshold, 0 elsewhere."""
 
-    bias: Real
-    threshold: Real
+    bias: Float
+    threshold: Float
 
-    operator_type: ClassVar[str] = "ACTIVATION_SHRINK"
-    support: ClassVar[tuple[Support, ...]] = since("2_0", ("5_1", RANKS_1_TO_8, UP_TO_32_BITS))
+    support = since("2_0", ("5_1", RANKS_1_TO_8, UP_TO_32_BITS))
 
 
-@dataclass(frozen=True)
 class ActivationSigmoidDesc(ActivationDesc):
     """DML_ACTIVATION_SIGMOID_OPERATOR_DESC: 1 / (1 + exp(-x))."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_SIGMOID"
 
-
-@dataclass(frozen=True)
 class ActivationSoftmaxDesc(ActivationDesc):
     """DML_ACTIVATION_SOFTMAX_OPERATOR_DESC: exp(x) / the sum of exp(x) along the last dimension."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_SOFTMAX"
-    in_place: ClassVar[bool] = False
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), EFFECTIVE_RANK)
+    in_place = False
+    constraints = (same_sizes("output", "input"), EFFECTIVE_RANK)
 
 
-@dataclass(frozen=True)
 class ActivationSoftmax1Desc(ActivationDesc):
     """DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC: exp(x) / the sum of exp(x) along the dimensions axes."""
 
     axes: Axes
 
-    operator_type: ClassVar[str] = "ACTIVATION_SOFTMAX1"
-    in_place: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = since("5_1")
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), AXES)
+    in_place = False
+    support = since("5_1")
+    constraints = (same_sizes("output", "input"), AXES)
 
 
-@dataclass(frozen=True)
 class ActivationSoftplusDesc(ActivationDesc):
     """DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC: ln(1 + exp(steepness * x)) / steepness."""
 
-    steepness: Real
+    steepness: Float
 
-    operator_type: ClassVar[str] = "ACTIVATION_SOFTPLUS"
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (("6_4", at_least("steepness", 1)),)
+    lifted = (("6_4", at_least("steepness", 1)),)
 
 
-@dataclass(frozen=True)
 class ActivationSoftsignDesc(ActivationDesc):
     """DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC: x / (1 + abs(x))."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_SOFTSIGN"
 
-
-@dataclass(frozen=True)
 class ActivationTanhDesc(ActivationDesc):
     """DML_ACTIVATION_TANH_OPERATOR_DESC: tanh(x)."""
 
-    operator_type: ClassVar[str] = "ACTIVATION_TANH"
 
-
-@dataclass(frozen=True)
 class ActivationThresholdedReluDesc(ActivationDesc):
     """DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC: x where x > alpha, 0 elsewhere."""
 
-    alpha: Real
-
-    operator_type: ClassVar[str] = "ACTIVATION_THRESHOLDED_RELU"
+    alpha: Float

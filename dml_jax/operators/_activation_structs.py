@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 
 import jax
 
-from ..core.rules import Operands, Rule, custom, same_sizes
+from ..core.rules import Operands, custom, same_sizes
 from ..core.structs.activation import Activation
 from ..core.structs.activation_table import ACTIVATIONS
 from ..core.structs.feature_level import FeatureLevel
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.fields import Field, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import different_axes
 from ..core.tensors.data_type import DataType
 from ..operations.softmax import compute_along
 from ..operations.values.accumulation_types import narrow_apart, wide_type
-
-Real = Annotated[float, FLOAT]
 
 
 def activated(activation: Activation, array: jax.Array) -> jax.Array:
@@ -47,41 +46,26 @@ def since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[
     return levels(*newer, *(older or [(level, RANKS_1_TO_8, FLOATS)]))
 
 
-_SECTIONS = """
-
-    Args:
-      input: any sizes.
-      output: the sizes of `input`.
-    {numbers}
-    Raises:
-      ConstraintError: a rule of `{name}.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or no number.
-
-    Source: DML_{of}_OPERATOR_DESC.
-    """
-
-
-def _describe_parameter(usual: float | None, name: str) -> str:
-    if name == "axes":
-        return "different dimensions, one at least"
-    return "a number" if usual is None else f"a number, often {usual:.5g}"
-
-
-@dataclass(frozen=True)
-class ActivationDesc(OperatorDesc):
+class ActivationDesc(OperatorDesc, is_base=True):
     """The base of the structs: the fields of a subclass after the tensors are the parameters of its activation."""
 
     input: Input
     output: Output
 
-    in_place: ClassVar[bool] = True
-    support: ClassVar[tuple[Support, ...]] = since("1_0")
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+    in_place = True
+    support = since("1_0")
+    constraints = (same_sizes("output", "input"),)
 
-    def __init_subclass__(cls) -> None:
-        given = zip(cls.__annotations__, ACTIVATIONS[cls.operator_type].parameters.values(), strict=False)
-        numbers = "".join(f"  {name}: {_describe_parameter(value, name)}.\n    " for name, value in given)
-        cls.__doc__ = f"{cls.__doc__}{_SECTIONS.format(numbers=numbers, name=cls.__name__, of=cls.operator_type)}"
+    @classmethod
+    @cache
+    def fields(cls) -> Mapping[str, Field]:
+        """Returns the kind of each field; the help of a number says which one is usual."""
+        kinds = dict(super().fields())
+        usual = ACTIVATIONS[cls.operator_type].parameters.values()
+        for name, number in zip([*kinds][2:], usual, strict=True):
+            if not kinds[name].help:
+                kinds[name] = replace(kinds[name], help=f"a number{'' if number is None else f', often {number:.5g}'}.")
+        return kinds
 
     @property
     def activation(self) -> Activation:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..core.rules import Operands, Rule, custom, same_sizes
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support
-from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.fields import Float, Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..operations.values.accumulation_types import narrow_apart
@@ -19,7 +16,6 @@ from ._normalization_formulas import widened
 
 __all__ = ["AdamOptimizerDesc"]
 
-Real = Annotated[float, FLOAT]
 ALIKE = (
     "input_first_moment",
     "input_second_moment",
@@ -49,7 +45,6 @@ def _correction(rate: np.floating, step: jax.Array) -> jax.Array:
     return -jnp.expm1(step * exponent)
 
 
-@dataclass(frozen=True)
 class AdamOptimizerDesc(SeveralOutputs):
     """DML_ADAM_OPTIMIZER_OPERATOR_DESC: a step of the Adam algorithm, for parameters and both of their moments.
 
@@ -68,10 +63,6 @@ class AdamOptimizerDesc(SeveralOutputs):
       beta1: a number in [0, 1].
       beta2: a number in [0, 1].
       epsilon: a number that is added to the root of the second moment.
-
-    Raises:
-      ConstraintError: a rule of `AdamOptimizerDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -100,21 +91,20 @@ class AdamOptimizerDesc(SeveralOutputs):
     output_parameters: Output
     output_first_moment: Output
     output_second_moment: Output
-    learning_rate: Real
-    beta1: Real
-    beta2: Real
-    epsilon: Real
+    learning_rate: Float
+    beta1: Float
+    beta2: Float
+    epsilon: Float
 
-    operator_type: ClassVar[str] = "ADAM_OPTIMIZER"
-    in_jax: ClassVar[str] = "jax.numpy.sqrt, products and sums"
-    in_place: ClassVar[bool] = True
-    moves_words: ClassVar[bool] = False
-    other_types: ClassVar[tuple[str, ...]] = ("training_step",)
-    support: ClassVar[tuple[Support, ...]] = tuple(
+    in_jax = "jax.numpy.sqrt, products and sums"
+    in_place = True
+    moves_words = False
+    other_types = ("training_step",)
+    support = tuple(
         Support.of(level, ranks, input_parameters=FLOATS, training_step=(DataType.UINT32,))
         for level, ranks in (("4_0", RANKS_1_TO_8), ("3_0", RANK_4))
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         *(same_sizes(name, "input_parameters") for name in ALIKE),
         custom("single(training_step)", "all {training_step}.{sizes} must be 1", _several_steps),
         _within_1("beta1"),

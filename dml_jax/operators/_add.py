@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, numbers, same_dtype, same_sizes
+from ..core.rules import Operands, numbers, same_dtype, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within, computed_by
 from ..core.structs.feature_level_tables import (
@@ -19,7 +16,6 @@ from ..core.structs.feature_level_tables import (
     INDEX_TYPES,
     RANKS_1_TO_8,
     RANKS_4_TO_5,
-    Support,
     levels,
 )
 from ..core.structs.fields import Input, Output
@@ -85,7 +81,6 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
 
 
-@dataclass(frozen=True)
 class ElementWiseAddDesc(OperatorDesc):
     """DML_ELEMENT_WISE_ADD_OPERATOR_DESC: adds two tensors element by element.
 
@@ -96,10 +91,6 @@ class ElementWiseAddDesc(OperatorDesc):
       b: the sizes of `a`.
       output: the sizes of `a`.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseAddDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import ElementWiseAddDesc, TensorDesc, compile_operator
@@ -107,18 +98,15 @@ class ElementWiseAddDesc(OperatorDesc):
       >>> add_row = compile_operator(ElementWiseAddDesc(matrix, row, matrix))
       >>> print(add_row(np.arange(6, dtype=np.int32), np.int32([10, 20, 30])))
       [10 21 32 13 24 35]
-
-    Source: DML_ELEMENT_WISE_ADD_OPERATOR_DESC.
     """
 
     a: Input
     b: Input
     output: Output
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_ADD"
-    in_place: ClassVar[bool] = True
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    in_place = True
+    moves_words = False
+    support = levels(
         ("5_1", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("4_1", RANKS_1_TO_8, (*FLOATS, *INDEX_TYPES)),
         ("3_0", RANKS_1_TO_8, _UP_TO_32_BITS),
@@ -126,13 +114,12 @@ class ElementWiseAddDesc(OperatorDesc):
         ("1_0", RANKS_4_TO_5, FLOATS),
         of="a",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("b", "a"), same_sizes("output", "a"))
+    constraints = (same_sizes("b", "a"), same_sizes("output", "a"))
 
     def compute_checked(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return add(a, b)
 
 
-@dataclass(frozen=True)
 class ElementWiseAdd1Desc(OperatorDesc):
     """DML_ELEMENT_WISE_ADD1_OPERATOR_DESC: adds two tensors element by element, and applies an activation.
 
@@ -144,18 +131,12 @@ class ElementWiseAdd1Desc(OperatorDesc):
       output: the sizes of `a`.
       fused_activation: an `Activation`, or None.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseAdd1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import Activation, ElementWiseAdd1Desc, TensorDesc
       >>> row, relu = TensorDesc("FLOAT32", (3,)), Activation("ACTIVATION_RELU")
       >>> print(ElementWiseAdd1Desc(row, row, row, relu).compute(np.float32([1, 2, 3]), np.float32([5, 8, -5])))
       [ 6. 10.  0.]
-
-    Source: DML_ELEMENT_WISE_ADD1_OPERATOR_DESC.
     """
 
     a: Input
@@ -163,14 +144,13 @@ class ElementWiseAdd1Desc(OperatorDesc):
     output: Output
     fused_activation: Fused = None
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_ADD1"
-    in_place: ClassVar[bool] = True
-    support: ClassVar[tuple[Support, ...]] = levels(
+    in_place = True
+    support = levels(
         ("3_0", RANKS_1_TO_8, FLOATS),
         ("2_0", RANKS_4_TO_5, FLOATS),
         of="a",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("b", "a"), same_sizes("output", "a"))
+    constraints = (same_sizes("b", "a"), same_sizes("output", "a"))
 
     def compute_checked(self, a: jax.Array, b: jax.Array) -> jax.Array:
         return add(a, b, activation=self.fused_activation)

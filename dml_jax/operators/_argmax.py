@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import jax
 
-from ..core.rules import Law, Operands, Rule, sizes_follow
+from ..core.rules import Law, Operands, sizes_follow
 from ..core.structs.enumerations import AxisDirection, FieldDirection
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Axes, Input, Output
@@ -23,8 +23,7 @@ def _reduced_sizes(x: Operands) -> tuple[int, ...]:
     return tuple(1 if d in x["axes"] else n for d, n in enumerate(x["input"].sizes))
 
 
-@dataclass(frozen=True)
-class _PlaceDesc(OperatorDesc):
+class _PlaceDesc(OperatorDesc, is_base=True):
     """The base of both: `end` is the extreme that they look for."""
 
     input: Input
@@ -33,13 +32,13 @@ class _PlaceDesc(OperatorDesc):
     axis_direction: FieldDirection
 
     end: ClassVar[End]
-    other_types: ClassVar[tuple[str, ...]] = ("output",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
+    other_types = ("output",)
+    moves_words = False
+    support = (
         Support.of("4_1", RANKS_1_TO_8, input=ALL_BUT_FLOAT64, output=INDEX_TYPES),
         Support.of("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, output=INDEX_TYPES),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         # A graph has indices of the type of REDUCE's, where it is not told another one.
         replace(different_axes("input"), law=Law("output", "data_type", lambda _: DataType.UINT32)),
         sizes_follow("output", _reduced_sizes, "{input}.{sizes}, but 1 along {axes}"),
@@ -50,7 +49,6 @@ class _PlaceDesc(OperatorDesc):
         return flat_place_of_extreme(input, self.axes, self.end, is_last=is_last).astype(self.output.dtype)
 
 
-@dataclass(frozen=True)
 class ArgmaxDesc(_PlaceDesc):
     """DML_ARGMAX_OPERATOR_DESC: finds the index of the greatest element along some dimensions.
 
@@ -59,10 +57,6 @@ class ArgmaxDesc(_PlaceDesc):
       output: the sizes of `input`, but 1 along `axes`; of a type of indices.
       axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
       axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
-
-    Raises:
-      ConstraintError: a rule of `ArgmaxDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -75,12 +69,10 @@ class ArgmaxDesc(_PlaceDesc):
     Source: DML_ARGMAX_OPERATOR_DESC, which says nothing of NaN: the greatest element here.
     """
 
-    operator_type: ClassVar[str] = "ARGMAX"
-    in_jax: ClassVar[str] = "jax.numpy.argmax"
-    end: ClassVar[End] = "greatest"
+    in_jax = "jax.numpy.argmax"
+    end = "greatest"
 
 
-@dataclass(frozen=True)
 class ArgminDesc(_PlaceDesc):
     """DML_ARGMIN_OPERATOR_DESC: finds the index of the least element along some dimensions.
 
@@ -89,10 +81,6 @@ class ArgminDesc(_PlaceDesc):
       output: the sizes of `input`, but 1 along `axes`; of a type of indices.
       axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
       axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
-
-    Raises:
-      ConstraintError: a rule of `ArgminDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -105,6 +93,5 @@ class ArgminDesc(_PlaceDesc):
     Source: DML_ARGMIN_OPERATOR_DESC, which says nothing of NaN: the least element here.
     """
 
-    operator_type: ClassVar[str] = "ARGMIN"
-    in_jax: ClassVar[str] = "jax.numpy.argmin"
-    end: ClassVar[End] = "least"
+    in_jax = "jax.numpy.argmin"
+    end = "least"

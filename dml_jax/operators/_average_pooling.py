@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +10,15 @@ import numpy as np
 
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, floats
-from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Bool, Input, Output
+from ..core.rules import Operands, floats
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
+from ..core.structs.fields import Bool, Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
 from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import FieldInts, PerWindow, sliding
+from ._sliding_windows import PerWindow, sliding
 
 __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 
@@ -104,7 +102,6 @@ def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.
 # The structs.
 
 
-@dataclass(frozen=True)
 class AveragePoolingDesc(OperatorDesc):
     """DML_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window.
 
@@ -117,10 +114,6 @@ class AveragePoolingDesc(OperatorDesc):
       end_padding: how far windows may reach past its end.
       include_padding: whether padding counts, as zeros.
 
-    Raises:
-      ConstraintError: a rule of `AveragePoolingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import AveragePoolingDesc, TensorDesc
@@ -129,28 +122,24 @@ class AveragePoolingDesc(OperatorDesc):
       ...     strides=(2, 2), window_size=(2, 2), start_padding=(0, 0), end_padding=(0, 0), include_padding=False,
       ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]])).ravel()
       Array([5.25, 4.5 ], dtype=float32)
-
-    Source: DML_AVERAGE_POOLING_OPERATOR_DESC.
     """
 
     input: Input
     output: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
     include_padding: Bool
 
-    operator_type: ClassVar[str] = "AVERAGE_POOLING"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
+    moves_words = False
+    support = levels(("1_0", RANKS_4_TO_5, FLOATS))
+    constraints = pooling_struct_rules(dilated=False)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return pooled(average_pooling, self, input, include_padding=self.include_padding)
 
 
-@dataclass(frozen=True)
 class AveragePooling1Desc(OperatorDesc):
     """DML_AVERAGE_POOLING1_OPERATOR_DESC: makes the mean of each dilated window.
 
@@ -163,10 +152,6 @@ class AveragePooling1Desc(OperatorDesc):
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts, as zeros.
-
-    Raises:
-      ConstraintError: a rule of `AveragePooling1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -184,17 +169,16 @@ class AveragePooling1Desc(OperatorDesc):
 
     input: Input
     output: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
-    dilations: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
+    dilations: Ints
     include_padding: Bool
 
-    operator_type: ClassVar[str] = "AVERAGE_POOLING1"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("6_2", RANKS_4_TO_5, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=True)
+    moves_words = False
+    support = levels(("6_2", RANKS_4_TO_5, FLOATS))
+    constraints = pooling_struct_rules(dilated=True)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return pooled(average_pooling, self, input, include_padding=self.include_padding)

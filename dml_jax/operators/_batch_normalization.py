@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
 from ..core.structs.activation_fusion import Fused
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
-from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, levels
+from ..core.structs.fields import Bool, Float, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
 from ..operations.values.accumulation_types import narrow_apart
@@ -31,7 +28,6 @@ def _per_element(tensor: str) -> Rule:
     return custom(f"per_element({tensor})", text, broken_by)
 
 
-@dataclass(frozen=True)
 class BatchNormalizationDesc(OperatorDesc):
     """DML_BATCH_NORMALIZATION_OPERATOR_DESC: subtracts a mean, divides by a deviation, scales, and adds a bias.
 
@@ -47,10 +43,6 @@ class BatchNormalizationDesc(OperatorDesc):
       epsilon: a number that is added to the variance.
       fused_activation: an `Activation`, or None.
 
-    Raises:
-      ConstraintError: a rule of `BatchNormalizationDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -62,8 +54,6 @@ class BatchNormalizationDesc(OperatorDesc):
       >>> mean, variance, scale, bias = np.float32([2]), np.float32([3.5]), np.float32([2, 4, 6]), np.float32([1])
       >>> print(desc.compute(np.float32([1, 2, 6]), mean, variance, scale, bias))
       [ 0.  1. 13.]
-
-    Source: DML_BATCH_NORMALIZATION_OPERATOR_DESC.
     """
 
     input: Input
@@ -73,18 +63,17 @@ class BatchNormalizationDesc(OperatorDesc):
     bias: Input
     output: Output
     spatial: Bool
-    epsilon: Annotated[float, FLOAT]
+    epsilon: Float
     fused_activation: Fused = None
 
-    operator_type: ClassVar[str] = "BATCH_NORMALIZATION"
-    in_jax: ClassVar[str] = "jax.nn.standardize(input, None, mean, variance, epsilon) * scale + bias"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.nn.standardize(input, None, mean, variance, epsilon) * scale + bias"
+    moves_words = False
+    support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
+    constraints = (
         *(broadcast_to(name, "input") for name in ("mean", "variance", "scale", "bias")),
         same_sizes("output", "input"),
     )
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+    lifted = (
         ("4_0", _per_element("mean")),
         ("4_0", _per_element("variance")),
     )
@@ -96,7 +85,6 @@ class BatchNormalizationDesc(OperatorDesc):
         return normalize(input, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
 
 
-@dataclass(frozen=True)
 class BatchNormalizationTrainingDesc(SeveralOutputs):
     """DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC: BATCH_NORMALIZATION by the mean and the variance of the input.
 
@@ -110,10 +98,6 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
       output_variance: the sizes of `scale`.
       epsilon: a number that is added to the variance.
       fused_activation: an `Activation`, or None.
-
-    Raises:
-      ConstraintError: a rule of `BatchNormalizationTrainingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -138,14 +122,13 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
     output: Output
     output_mean: Output
     output_variance: Output
-    epsilon: Annotated[float, FLOAT]
+    epsilon: Float
     fused_activation: Fused = None
 
-    operator_type: ClassVar[str] = "BATCH_NORMALIZATION_TRAINING"
-    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias + fused_add"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("4_1", RANKS_1_TO_8, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias + fused_add"
+    moves_words = False
+    support = levels(("4_1", RANKS_1_TO_8, FLOATS))
+    constraints = (
         broadcast_to("scale", "input"),
         same_sizes("bias", "scale"),
         if_given("fused_add", same_sizes("fused_add", "input")),

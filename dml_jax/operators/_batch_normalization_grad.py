@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from ..core.rules import Rule, same_sizes
-from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support, levels
-from ..core.structs.fields import FLOAT, Input, Output
+from ..core.rules import same_sizes
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, levels
+from ..core.structs.fields import Float, Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
 from ..operations.values.accumulation_types import narrow_apart
@@ -55,8 +54,7 @@ def _gradients(
     return tuple(narrow_apart(array, dtype) for array in (gradient * (scale * inverse), of_scale, of_bias))
 
 
-@dataclass(frozen=True)
-class _GradientsDesc(SeveralOutputs):
+class _GradientsDesc(SeveralOutputs, is_base=True):
     """The base of both structs: all gradients of a normalization, whose mean and variance are constants or not."""
 
     input: Input
@@ -67,11 +65,11 @@ class _GradientsDesc(SeveralOutputs):
     output_gradient: Output
     output_scale_gradient: Output
     output_bias_gradient: Output
-    epsilon: Annotated[float, FLOAT]
+    epsilon: Float
 
-    in_jax: ClassVar[str] = "jax.vjp"
-    moves_words: ClassVar[bool] = False
-    constraints: ClassVar[tuple[Rule, ...]] = SIZES
+    in_jax = "jax.vjp"
+    moves_words = False
+    constraints = SIZES
     in_training: ClassVar[bool]
 
     def compute_checked(
@@ -86,7 +84,6 @@ class _GradientsDesc(SeveralOutputs):
         return _gradients(*arrays, epsilon=self.epsilon, in_training=self.in_training)
 
 
-@dataclass(frozen=True)
 class BatchNormalizationGradDesc(_GradientsDesc):
     """DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION, by a mean and a variance.
 
@@ -101,10 +98,6 @@ class BatchNormalizationGradDesc(_GradientsDesc):
       output_bias_gradient: the sizes of `mean`.
       epsilon: a number that is added to the variance.
 
-    Raises:
-      ConstraintError: a rule of `BatchNormalizationGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -117,16 +110,12 @@ class BatchNormalizationGradDesc(_GradientsDesc):
       [10. 12.]
       [6.]
       [11.]
-
-    Source: DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC.
     """
 
-    operator_type: ClassVar[str] = "BATCH_NORMALIZATION_GRAD"
-    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS))
-    in_training: ClassVar[bool] = False
+    support = levels(("3_1", RANKS_1_TO_8, FLOATS))
+    in_training = False
 
 
-@dataclass(frozen=True)
 class BatchNormalizationTrainingGradDesc(_GradientsDesc):
     """DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION_TRAINING.
 
@@ -140,10 +129,6 @@ class BatchNormalizationTrainingGradDesc(_GradientsDesc):
       output_scale_gradient: the sizes of `mean`.
       output_bias_gradient: the sizes of `mean`.
       epsilon: a number that is added to the variance.
-
-    Raises:
-      ConstraintError: a rule of `BatchNormalizationTrainingGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -162,6 +147,5 @@ class BatchNormalizationTrainingGradDesc(_GradientsDesc):
       input is meant.
     """
 
-    operator_type: ClassVar[str] = "BATCH_NORMALIZATION_TRAINING_GRAD"
-    support: ClassVar[tuple[Support, ...]] = levels(("4_1", RANKS_1_TO_8, FLOATS))
-    in_training: ClassVar[bool] = True
+    support = levels(("4_1", RANKS_1_TO_8, FLOATS))
+    in_training = True

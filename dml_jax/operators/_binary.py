@@ -26,7 +26,7 @@ from ..core.structs.feature_level_tables import (
     Support,
     levels,
 )
-from ..core.structs.fields import FLOAT
+from ..core.structs.fields import Float
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataType
@@ -113,7 +113,6 @@ _POWERS = (
 
 # The rows.
 
-_Real = Annotated[float, FLOAT]
 _of_two = partial(Row, inputs=("a", "b"), in_place=("a", "b"))
 _comparing = partial(Row, inputs=("a", "b"))
 _of_bits = partial(_of_two, support=_BITS, read=as_unsigned, write=from_unsigned)
@@ -238,8 +237,8 @@ ROWS: Mapping[str, Row] = {
         "jax.numpy.where((input > min) & (input < max), input_gradient, 0)",
         levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64), ("3_1", RANKS_1_TO_8, UP_TO_32_BITS)),
         fields={
-            "min": (_Real, "a number; of integers its whole part counts, or the nearest one."),
-            "max": (_Real, "as `min`."),
+            "min": Annotated[Float, "a number; of integers its whole part counts, or the nearest one."],
+            "max": Annotated[Float, "as `min`."],
         },
         in_place=("input",),
     ),
@@ -249,9 +248,9 @@ ROWS: Mapping[str, Row] = {
         "jax.numpy.where((input > min) & (input < max), input_gradient, 0)",
         levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64)),
         fields={
-            "min_max_data_type": (ScalarType, "that of `output_gradient`."),
-            "min": (Scalar, "a number of that type; one of NumPy of as many bits stands for its bits."),
-            "max": (Scalar, "as `min`."),
+            "min_max_data_type": Annotated[ScalarType, "that of `output_gradient`."],
+            "min": Scalar,
+            "max": Annotated[Scalar, "as `min`."],
         },
         in_place=("input",),
         constraints=(

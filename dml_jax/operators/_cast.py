@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -145,17 +144,12 @@ def _row(level: str, ranks: range, types: tuple[DataType, ...]) -> Support:
 _FIRST = tuple(DataType[n] for n in ("FLOAT32", "FLOAT16", "INT16", "INT8", "UINT16", "UINT8"))
 
 
-@dataclass(frozen=True)
 class CastDesc(OperatorDesc):
     """DML_CAST_OPERATOR_DESC: converts numbers to the data type of `output`.
 
     Args:
       input: any sizes.
       output: the sizes of `input`, and any data type.
-
-    Raises:
-      ConstraintError: a rule of `CastDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -169,16 +163,15 @@ class CastDesc(OperatorDesc):
     input: Input
     output: Output
 
-    operator_type: ClassVar[str] = "CAST"
-    other_types: ClassVar[tuple[str, ...]] = ("output",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
+    other_types = ("output",)
+    moves_words = False
+    support = (
         _row("4_1", RANKS_1_TO_8, ALL_TYPES),
         _row("3_1", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         _row("3_0", RANK_4, ALL_BUT_FLOAT64),
         _row("1_0", RANK_4, _FIRST),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+    constraints = (same_sizes("output", "input"),)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return cast(input, self.output.dtype)

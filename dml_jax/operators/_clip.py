@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from dataclasses import replace
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,9 @@ from ..core.structs.feature_level_tables import (
     RANK_4,
     RANKS_1_TO_8,
     UP_TO_32_BITS,
-    Support,
     levels,
 )
-from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.fields import Float, Input, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.size_and_scale_bias import ScaleBias
@@ -115,7 +114,6 @@ def _clip(desc: ElementWiseClipDesc | ElementWiseClip1Desc, input: jax.Array, le
     return clip(input, least, most, scale=pair and pair.scale, bias=pair and pair.bias)
 
 
-@dataclass(frozen=True, init=False)
 class ElementWiseClipDesc(OperatorDesc):
     """DML_ELEMENT_WISE_CLIP_OPERATOR_DESC: brings numbers between two bounds, scaled and shifted before.
 
@@ -128,36 +126,29 @@ class ElementWiseClipDesc(OperatorDesc):
       min: a number; of integers its whole part counts, or the nearest one.
       max: as `min`; where it is less than `min`, the output is `max`.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseClipDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import ElementWiseClipDesc, TensorDesc
       >>> row = TensorDesc("FLOAT32", (4,))
       >>> print(ElementWiseClipDesc(row, row, None, min=-2.5, max=2.5).compute(np.float32([-4, -1, 0, 3])))
       [-2.5 -1.   0.   2.5]
-
-    Source: DML_ELEMENT_WISE_CLIP_OPERATOR_DESC.
     """
 
     input: Input
     output: Output
     scale_bias: ScaleBias
-    min: Annotated[float, FLOAT]
-    max: Annotated[float, FLOAT]
+    min: Float
+    max: Float
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_CLIP"
-    in_place: ClassVar[bool] = True
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    in_place = True
+    moves_words = False
+    support = levels(
         ("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         ("1_0", RANK_4, FLOATS),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+    constraints = (same_sizes("output", "input"),)
 
     def __init__(
         self,
@@ -173,7 +164,6 @@ class ElementWiseClipDesc(OperatorDesc):
         return _clip(self, input, *(truncated(bound, self.input.data_type) for bound in (self.min, self.max)))
 
 
-@dataclass(frozen=True, init=False)
 class ElementWiseClip1Desc(OperatorDesc):
     """DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC: brings numbers between two bounds of their data type.
 
@@ -187,18 +177,12 @@ class ElementWiseClip1Desc(OperatorDesc):
       min: a number of that type; one of NumPy of as many bits stands for its bits.
       max: as `min`; where it is less than `min`, the output is `min`.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseClip1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import ElementWiseClip1Desc, TensorDesc
       >>> row = TensorDesc("FLOAT16", (5,))
       >>> print(ElementWiseClip1Desc(row, row, None, "FLOAT16", 2, 4).compute(np.float16([1, 2, 3, 4, 5])))
       [2. 2. 3. 4. 4.]
-
-    Source: DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC.
     """
 
     input: Input
@@ -208,11 +192,10 @@ class ElementWiseClip1Desc(OperatorDesc):
     min: Scalar
     max: Scalar
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_CLIP1"
-    in_place: ClassVar[bool] = True
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_place = True
+    moves_words = False
+    support = levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64))
+    constraints = (
         same_sizes("output", "input"),
         type_of("min_max_data_type", "output"),
         held("min", "min_max_data_type"),

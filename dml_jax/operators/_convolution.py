@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,8 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within
-from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
+from ..core.structs.fields import Input, Ints, OptionalInput, Output, UInt, named
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
 from ..operations.convolution import convolve, convolve_back
@@ -60,7 +60,6 @@ class ConvolutionDirection(enum.IntEnum):
 
 FieldMode = Annotated[ConvolutionMode, named(ConvolutionMode, "DML_CONVOLUTION_MODE_")]
 FieldDirection = Annotated[ConvolutionDirection, named(ConvolutionDirection, "DML_CONVOLUTION_DIRECTION_")]
-FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
 
 # The least number of each attribute per spatial dimension, which is its default.
 LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
@@ -365,7 +364,6 @@ def _no_output(x: Operands) -> str | None:
     return None if fits else f"{actual} is not {wanted} by {_format_ranges(spatial)}"
 
 
-@dataclass(frozen=True, init=False)
 class ConvolutionDesc(OperatorDesc):
     """DML_CONVOLUTION_OPERATOR_DESC: convolves `input` with `filter`, adds a bias, and applies an activation.
 
@@ -384,10 +382,6 @@ class ConvolutionDesc(OperatorDesc):
       group_count: how many groups of channels there are; at least 1.
       fused_activation: an `Activation`, or None.
 
-    Raises:
-      ConstraintError: a rule of `ConvolutionDesc.wordings()` is broken, or an unknown mode or direction.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import ConvolutionDesc, TensorDesc
@@ -395,8 +389,6 @@ class ConvolutionDesc(OperatorDesc):
       >>> desc = ConvolutionDesc(row, pair, None, output, "CROSS_CORRELATION", "FORWARD", (1,), (1,), (0,), (0,), (0,))
       >>> print(desc.compute(np.float32([[[1, 2, 3, 4]]]), np.float32([[[10, 1]]])))
       [[[12. 23. 34.]]]
-
-    Source: DML_CONVOLUTION_OPERATOR_DESC.
     """
 
     input: Input
@@ -405,20 +397,19 @@ class ConvolutionDesc(OperatorDesc):
     output: Output
     mode: FieldMode
     direction: FieldDirection
-    strides: FieldInts
-    dilations: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
-    output_padding: FieldInts
+    strides: Ints
+    dilations: Ints
+    start_padding: Ints
+    end_padding: Ints
+    output_padding: Ints
     group_count: UInt
     fused_activation: Fused
 
-    operator_type: ClassVar[str] = "CONVOLUTION"
-    support: ClassVar[tuple[Support, ...]] = levels(
+    support = levels(
         ("4_0", range(3, 6), FLOATS),
         ("1_0", RANKS_4_TO_5, FLOATS),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         *COUNTS,
         *(rule for rule, least in zip(NUMBERS, LEAST.values(), strict=True) if least > 0),  # no field is negative
         at_least("group_count", 1),

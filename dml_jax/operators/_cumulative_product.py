@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Rule
 from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
-from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Bool, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
@@ -66,7 +61,6 @@ def cumulative_product(
     return accumulate(PRODUCT, array, axis % array.ndim, reverse=reverse, exclusive=exclusive)
 
 
-@dataclass(frozen=True, init=False)
 class CumulativeProductDesc(OperatorDesc):
     """DML_CUMULATIVE_PRODUCT_OPERATOR_DESC: multiplies elements along `axis`, up to each one.
 
@@ -79,10 +73,6 @@ class CumulativeProductDesc(OperatorDesc):
       axis_direction: an `AxisDirection`, or its DirectML name in full or as suffix.
       has_exclusive_product: whether each product ends before the element itself.
 
-    Raises:
-      ConstraintError: a rule of `CumulativeProductDesc.wordings()` is broken, or an unknown direction.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import CumulativeProductDesc, TensorDesc
@@ -90,8 +80,6 @@ class CumulativeProductDesc(OperatorDesc):
       >>> desc = CumulativeProductDesc(row, row, axis=0, axis_direction="INCREASING", has_exclusive_product=True)
       >>> desc.compute(np.int32([2, 1, 3, 5]))
       Array([1, 2, 2, 6], dtype=int32)
-
-    Source: DML_CUMULATIVE_PRODUCT_OPERATOR_DESC.
     """
 
     input: Input
@@ -100,11 +88,10 @@ class CumulativeProductDesc(OperatorDesc):
     axis_direction: FieldDirection
     has_exclusive_product: Bool
 
-    operator_type: ClassVar[str] = "CUMULATIVE_PRODUCT"
-    in_place: ClassVar[bool] = True
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = since("3_1")
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+    in_place = True
+    moves_words = False
+    support = since("3_1")
+    constraints = STRUCT_RULES
 
     def __init__(
         self,

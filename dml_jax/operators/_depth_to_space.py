@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, at_least, sizes_follow
-from ..core.structs.feature_level_tables import Support
+from ..core.rules import Operands, at_least, sizes_follow
 from ..core.structs.fields import Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
@@ -98,7 +94,6 @@ STRUCT_RULES = (
 )
 
 
-@dataclass(frozen=True)
 class DepthToSpaceDesc(OperatorDesc):
     """DML_DEPTH_TO_SPACE_OPERATOR_DESC: moves blocks of channels into rows and columns, DEPTH_COLUMN_ROW.
 
@@ -106,10 +101,6 @@ class DepthToSpaceDesc(OperatorDesc):
       input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
       output: (N, C / block_size**2, H * block_size, W * block_size).
       block_size: at least 1.
-
-    Raises:
-      ConstraintError: a rule of `DepthToSpaceDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -126,15 +117,13 @@ class DepthToSpaceDesc(OperatorDesc):
     output: Output
     block_size: UInt
 
-    operator_type: ClassVar[str] = "DEPTH_TO_SPACE"
-    support: ClassVar[tuple[Support, ...]] = SINCE_1_0
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+    support = SINCE_1_0
+    constraints = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return run_in_memory_format(self, depth_to_space, input)
 
 
-@dataclass(frozen=True, init=False)
 class DepthToSpace1Desc(OperatorDesc):
     """DML_DEPTH_TO_SPACE1_OPERATOR_DESC: moves blocks of channels into rows and columns, in either order.
 
@@ -143,10 +132,6 @@ class DepthToSpace1Desc(OperatorDesc):
       output: (N, C / block_size**2, H * block_size, W * block_size).
       block_size: at least 1.
       order: a `DepthSpaceOrder`, or its name: DirectML's, in full or as suffix, or ONNX's, "DCR" or "CRD".
-
-    Raises:
-      ConstraintError: a rule of `DepthToSpace1Desc.wordings()` is broken, or an unknown order.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -165,9 +150,8 @@ class DepthToSpace1Desc(OperatorDesc):
     block_size: UInt
     order: FieldOrder
 
-    operator_type: ClassVar[str] = "DEPTH_TO_SPACE1"
-    support: ClassVar[tuple[Support, ...]] = SINCE_2_1
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+    support = SINCE_2_1
+    constraints = STRUCT_RULES
 
     def __init__(self, input: TensorDesc, output: TensorDesc, block_size: int, order: DepthSpaceOrder | str):
         set_fields(self, input, output, block_size, order)

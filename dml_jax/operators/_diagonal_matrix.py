@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import DType, OutSharding, Value
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, numbers, representable
+from ..core.rules import Operands, custom, each_at_least, numbers, representable
 from ..core.sharding import dims_of_sizes
-from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
-from ..core.structs.fields import FLOAT, INT, Output
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, levels
+from ..core.structs.fields import INT, Float, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import truncated
 from ._diagonal_formulas import filled
@@ -71,7 +70,6 @@ def diagonal_matrix(
     return filled(jnp.zeros(tuple(sizes), dtype), offset, offset + 1, value)
 
 
-@dataclass(frozen=True)
 class DiagonalMatrixDesc(OperatorDesc):
     """DML_DIAGONAL_MATRIX_OPERATOR_DESC: one number on a diagonal of zeros.
 
@@ -79,10 +77,6 @@ class DiagonalMatrixDesc(OperatorDesc):
       output: 2 to 4 dimensions; the last two are those of each matrix.
       offset: of the diagonal: 0 is the main one, positive ones are above it.
       value: a float of 32 bits; of integers its whole part, or the nearest one that the type holds, and 0 for NaN.
-
-    Raises:
-      ConstraintError: a rule of `DiagonalMatrixDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> from dml_jax import DiagonalMatrixDesc, TensorDesc
@@ -95,18 +89,17 @@ class DiagonalMatrixDesc(OperatorDesc):
 
     output: Output
     offset: Annotated[int, INT]
-    value: Annotated[float, FLOAT]
+    value: Float
 
-    operator_type: ClassVar[str] = "DIAGONAL_MATRIX"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    moves_words = False
+    support = levels(
         ("5_1", range(2, 5), ALL_TYPES),
         ("4_0", range(2, 5), UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         ("2_0", RANK_4, FLOATS),
         of="output",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = ()
+    constraints = ()
 
     def compute_checked(self) -> jax.Array:
         value = truncated(self.value, self.output.data_type)

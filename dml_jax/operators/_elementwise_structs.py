@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, make_dataclass
-from typing import Any, ClassVar, get_type_hints
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 import jax
 
@@ -13,6 +13,7 @@ from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import ScaleBias
+from ..core.structs.struct_names import class_name_of
 from ..core.tensors.data_type import DataType
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._identity import identity
@@ -40,7 +41,7 @@ class Row:
       inputs: the fields of the tensors that it reads.
       output: the field of the tensor that it writes.
       has_scale_bias: whether the first input can be scaled and shifted before.
-      fields: its other fields: the annotation, and a line of help.
+      fields: the annotations of its other fields.
       in_place: the inputs whose buffer the output may be bound to.
       constraints: its rules, beside equal sizes.
       lifted: its rules below a feature level.
@@ -55,7 +56,7 @@ class Row:
     inputs: tuple[str, ...] = ("input",)
     output: str = "output"
     has_scale_bias: bool = False
-    fields: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
     in_place: tuple[str, ...] = ()
     constraints: tuple[Rule, ...] = ()
     lifted: tuple[tuple[str, Rule], ...] = ()
@@ -63,11 +64,11 @@ class Row:
     write: Callable[[jax.Array, Any], jax.Array] = narrow_apart
 
 
-class _RowDesc(OperatorDesc):
+class _RowDesc(OperatorDesc, is_base=True):
     """The base of the classes: it computes the formula of its row."""
 
     row: ClassVar[Row]
-    moves_words: ClassVar[bool] = False
+    moves_words = False
 
     def may_share(self, output: str, other: str) -> bool:
         return other in self.row.in_place and super().may_share(output, other)
@@ -81,72 +82,39 @@ class _RowDesc(OperatorDesc):
         return row.write(result, operands[row.output].dtype)
 
 
-def _class_name(operator_type: str) -> str:
-    """Returns the name of a struct's class: ElementWiseAbsDesc of ELEMENT_WISE_ABS."""
-    return "".join(map(str.capitalize, operator_type.split("_"))) + "Desc"
-
-
 def structs_of(rows: Mapping[str, Row], module: str) -> dict[str, type[OperatorDesc]]:
     """Returns the classes of a table by their names, as if the module had written them."""
-    return {_class_name(name): _struct(name, row, module) for name, row in rows.items()}
+    structs = (_struct(name, row, module) for name, row in rows.items())
+    return {struct.__name__: struct for struct in structs}
 
 
 def _struct(operator_type: str, row: Row, module: str) -> type[OperatorDesc]:
     first, *others = row.inputs
-    fields: list[Any] = [*((name, Input) for name in row.inputs), (row.output, Output)]
-    if row.has_scale_bias:  # a default only where no field without one follows
-        fields.append(("scale_bias", ScaleBias) if row.fields else ("scale_bias", ScaleBias, None))
-    fields += ((name, annotation) for name, (annotation, _) in row.fields.items())
-    cls = make_dataclass(
-        _class_name(operator_type),
-        fields,
-        bases=(_RowDesc,),
-        frozen=True,
-        namespace={
-            "__doc__": _documentation(operator_type, row),
-            "operator_type": operator_type,
-            "row": row,
-            "in_jax": row.in_jax,
-            "in_place": bool(row.in_place),
-            "support": row.support,
-            "other_types": tuple(name for name in row.support[0].types if name != first),
-            "default_types": {row.output: DataType.UINT8} if row.output in row.support[0].types else {},
-            "constraints": (*(same_sizes(name, first) for name in (*others, row.output)), *row.constraints),
-            "lifted": row.lifted,
-        },
-    )
-    cls.__module__ = module
-    cls.__init__.__annotations__ = get_type_hints(cls.__init__)  # as help() shows them, without the kinds of fields
-    return cls
-
-
-_SCALE_BIAS = "a pair of numbers, x = {} * scale + bias; or None."
-_DOCUMENTATION = """DML_{name}_OPERATOR_DESC: {does}
-{in_place}
-    Args:
-      {fields}
-
-    Raises:
-      ConstraintError: a rule of `{cls}.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or no number.
-
-    Source: DML_{name}_OPERATOR_DESC.
-    """
-_IN_PLACE = """
-    The output may be bound to the buffer of {}, if both tensors are described alike.
-"""
-
-
-def _documentation(name: str, row: Row) -> str:
-    first, *others = row.inputs
-    described = {first: "any sizes.", **dict.fromkeys((*others, row.output), f"the sizes of `{first}`.")}
+    fields: dict[str, Any] = {**dict.fromkeys(row.inputs, Input), row.output: Output}
     if row.has_scale_bias:
-        described["scale_bias"] = _SCALE_BIAS.format(first)
-    described |= {name: text for name, (_, text) in row.fields.items()}
-    return _DOCUMENTATION.format(
-        name=name,
-        does=row.does,
-        in_place=_IN_PLACE.format(" or ".join(f"`{name}`" for name in row.in_place)) if row.in_place else "",
-        fields="\n      ".join(f"{name}: {text}" for name, text in described.items()),
-        cls=_class_name(name),
-    )
+        fields["scale_bias"] = Annotated[ScaleBias, f"a pair of numbers, x = {first} * scale + bias; or None."]
+    fields |= row.fields
+    in_place = _IN_PLACE.format(" or ".join(f"`{name}`" for name in row.in_place)) if row.in_place else ""
+    members = {
+        "__module__": module,
+        "__doc__": f"DML_{operator_type}_OPERATOR_DESC: {row.does}{in_place}",
+        "__annotations__": fields,
+        "operator_type": operator_type,
+        "row": row,
+        "in_jax": row.in_jax,
+        "in_place": bool(row.in_place),
+        "support": row.support,
+        "other_types": tuple(name for name in row.support[0].types if name != first),
+        "default_types": {row.output: DataType.UINT8} if row.output in row.support[0].types else {},
+        "constraints": (*(same_sizes(name, first) for name in (*others, row.output)), *row.constraints),
+        "lifted": row.lifted,
+    }
+    if row.has_scale_bias and not row.fields:  # a default only where no field without one follows
+        members["scale_bias"] = None
+    struct = type(class_name_of(operator_type), (_RowDesc,), members)
+    shown = struct.__init__.__annotations__  # help() shows them, without the kinds of fields
+    shown |= {name: annotation.__origin__ for name, annotation in fields.items()}
+    return struct
+
+
+_IN_PLACE = "\n\nThe output may be bound to the buffer of {}, if both tensors are described alike."

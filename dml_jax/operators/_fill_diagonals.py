@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +10,9 @@ import numpy as np
 
 from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
-from ..core.rules import Rule, minimum_rank, sizes_follow
+from ..core.rules import minimum_rank, sizes_follow
 from ..core.sharding import dims_of_input
-from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, levels
 from ..core.structs.fields import INT, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
@@ -65,7 +64,6 @@ def fill_diagonals(input: Data, *, begin: int, end: int, value: Value, out_shard
     return filled(jnp.asarray(input), begin, end, value)
 
 
-@dataclass(frozen=True, init=False)
 class DiagonalMatrix1Desc(OperatorDesc):
     """DML_DIAGONAL_MATRIX1_OPERATOR_DESC: matrices with one number on some of their diagonals.
 
@@ -76,10 +74,6 @@ class DiagonalMatrix1Desc(OperatorDesc):
       value: a number of that type; one of NumPy of as many bits stands for its bits.
       diagonal_fill_begin: the first diagonal that is filled: 0 is the main one, positive ones are above it.
       diagonal_fill_end: the one after the last; if it is less than the first, all others are filled.
-
-    Raises:
-      ConstraintError: a rule of `DiagonalMatrix1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
 
     Example:
       >>> from dml_jax import DiagonalMatrix1Desc, TensorDesc
@@ -97,10 +91,9 @@ class DiagonalMatrix1Desc(OperatorDesc):
     diagonal_fill_begin: Annotated[int, INT]
     diagonal_fill_end: Annotated[int, INT]
 
-    operator_type: ClassVar[str] = "DIAGONAL_MATRIX1"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("5_1", range(2, 5), ALL_TYPES), of="output")
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    moves_words = False
+    support = levels(("5_1", range(2, 5), ALL_TYPES), of="output")
+    constraints = (
         sizes_follow("output", lambda x: x["input"] and x["input"].sizes, "{input}.{sizes}, if there is one"),
         type_of("value_data_type", "output"),
         held("value", "value_data_type"),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import numpy as np
 
 from ..core.arguments.kinds import DType, OutSharding, Value
 from ..core.arguments.operator import operator
-from ..core.rules import Rule, each_at_least, representable
+from ..core.rules import each_at_least, representable
 from ..core.sharding import dims_of_sizes
-from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
@@ -62,7 +60,6 @@ def fill_value_constant(
     return fill_with(value, sizes)
 
 
-@dataclass(frozen=True, init=False)
 class FillValueConstantDesc(OperatorDesc):
     """DML_FILL_VALUE_CONSTANT_OPERATOR_DESC: one number everywhere.
 
@@ -71,31 +68,24 @@ class FillValueConstantDesc(OperatorDesc):
       value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
       value: a number of that type; one of NumPy of as many bits stands for its bits.
 
-    Raises:
-      ConstraintError: a rule of `FillValueConstantDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
-
     Example:
       >>> from dml_jax import FillValueConstantDesc, TensorDesc
       >>> FillValueConstantDesc(TensorDesc("FLOAT16", (3,)), "FLOAT16", 0.5).compute()
       Array([0.5, 0.5, 0.5], dtype=float16)
-
-    Source: DML_FILL_VALUE_CONSTANT_OPERATOR_DESC.
     """
 
     output: Output
     value_data_type: ScalarType
     value: Scalar
 
-    operator_type: ClassVar[str] = "FILL_VALUE_CONSTANT"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    moves_words = False
+    support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         of="output",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (type_of("value_data_type", "output"), held("value", "value_data_type"))
+    constraints = (type_of("value_data_type", "output"), held("value", "value_data_type"))
 
     def __init__(self, output: TensorDesc, value_data_type: DataTypeLike, value: float | np.number):
         set_fields(self, output, value_data_type, value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from ..core.arguments.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
 from ..core.sharding import dims_of_sizes
-from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
@@ -114,7 +114,6 @@ def _numbers(sizes: tuple[int, ...], wide: Any) -> jax.Array:
         return sum(along, start=jnp.zeros(sizes, dtype)).astype(wide)
 
 
-@dataclass(frozen=True, init=False)
 class FillValueSequenceDesc(OperatorDesc):
     """DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC: numbers at equal distances, in row-major order.
 
@@ -123,10 +122,6 @@ class FillValueSequenceDesc(OperatorDesc):
       value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
       value_start: the first number, of that type; one of NumPy of as many bits stands for its bits.
       value_delta: from each number to the next, likewise: np.int8(-2) for UINT8.
-
-    Raises:
-      ConstraintError: a rule of `FillValueSequenceDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
 
     Example:
       >>> from dml_jax import FillValueSequenceDesc, TensorDesc
@@ -142,15 +137,14 @@ class FillValueSequenceDesc(OperatorDesc):
     value_start: Scalar
     value_delta: Scalar
 
-    operator_type: ClassVar[str] = "FILL_VALUE_SEQUENCE"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    moves_words = False
+    support = levels(
         ("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         of="output",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         type_of("value_data_type", "output"),
         held("value_start", "value_data_type"),
         held("value_delta", "value_data_type"),

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding, per_dimension
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
+from ..core.rules import Operands, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import Support
-from ..core.structs.fields import Input, Output
+from ..core.structs.fields import Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.unfold import fold_windows
 from ._sliding_windows import (
-    FieldInts,
     PerWindow,
     columns_of,
     function_rules,
@@ -140,7 +137,6 @@ def fold(
     return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 
-@dataclass(frozen=True)
 class FoldDesc(OperatorDesc):
     """DML_FOLD_OPERATOR_DESC: adds up columns, each a window that slides over `output`.
 
@@ -152,10 +148,6 @@ class FoldDesc(OperatorDesc):
       dilations: elements from one of a window to its next one; at least 1.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
-
-    Raises:
-      ConstraintError: a rule of `FoldDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -172,17 +164,16 @@ class FoldDesc(OperatorDesc):
 
     input: Input
     output: Output
-    window_sizes: FieldInts
-    strides: FieldInts
-    dilations: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    window_sizes: Ints
+    strides: Ints
+    dilations: Ints
+    start_padding: Ints
+    end_padding: Ints
 
-    operator_type: ClassVar[str] = "FOLD"
-    other_ranks: ClassVar[tuple[str, ...]] = ("input",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = support_of("output")
-    constraints: ClassVar[tuple[Rule, ...]] = struct_rules("output", "input")
+    other_ranks = ("input",)
+    moves_words = False
+    support = support_of("output")
+    constraints = struct_rules("output", "input")
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return fold(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
@@ -12,9 +9,9 @@ from ..core.arguments.kinds import Data, Fill, OutSharding, ScalarIndices
 from ..core.arguments.operator import operator
 from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.modes import READ_MODE, ReadMode
-from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, sizes_follow
+from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import INDEXED_1_0, Support
+from ..core.structs.feature_level_tables import INDEXED_1_0
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
@@ -132,7 +129,6 @@ GATHER_FITS = fits_rank(
 )
 
 
-@dataclass(frozen=True)
 class GatherDesc(OperatorDesc):
     """DML_GATHER_OPERATOR_DESC: reads the slices of `input` that `indices` names along `axis`.
 
@@ -142,10 +138,6 @@ class GatherDesc(OperatorDesc):
       output: the sizes of `input` with those of `indices` in place of `axis`, right-aligned, leading 1s as needed.
       axis: in [0, DimensionCount); it counts leading dimensions of padding.
       index_dimensions: in [0, DimensionCount]; 0 for a single index.
-
-    Raises:
-      ConstraintError: a rule of `GatherDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -169,9 +161,8 @@ class GatherDesc(OperatorDesc):
     axis: UInt
     index_dimensions: UInt
 
-    operator_type: ClassVar[str] = "GATHER"
-    support: ClassVar[tuple[Support, ...]] = INDEXED_1_0
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    support = INDEXED_1_0
+    constraints = (
         below_rank("axis", "input"),
         dimension_count("index_dimensions", "indices", least=0),
         ignored_sizes_are_1("indices", "index_dimensions"),

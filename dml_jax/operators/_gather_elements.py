@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
@@ -12,9 +9,9 @@ from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.axes import along_axis, indexed_axes_not_empty
 from ..core.indices.modes import READ_MODE, ReadMode
-from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_rank, same_sizes
+from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import INDEXED_2_1, Support
+from ..core.structs.feature_level_tables import INDEXED_2_1
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
@@ -111,7 +108,6 @@ def gather_elements(
     )
 
 
-@dataclass(frozen=True)
 class GatherElementsDesc(OperatorDesc):
     """DML_GATHER_ELEMENTS_OPERATOR_DESC: reads one element of `input` per element of `indices`.
 
@@ -120,10 +116,6 @@ class GatherElementsDesc(OperatorDesc):
       indices: the sizes of `input` except along `axis`.
       output: the sizes of `indices`.
       axis: in [0, DimensionCount).
-
-    Raises:
-      ConstraintError: a rule of `GatherElementsDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -144,9 +136,8 @@ class GatherElementsDesc(OperatorDesc):
     output: Output
     axis: UInt
 
-    operator_type: ClassVar[str] = "GATHER_ELEMENTS"
-    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
-    constraints: ClassVar[tuple[Rule, ...]] = (below_rank("axis", "input"), SIZES, same_sizes("output", "indices"))
+    support = INDEXED_2_1
+    constraints = (below_rank("axis", "input"), SIZES, same_sizes("output", "indices"))
 
     def compute_checked(self, input: jax.Array, indices: jax.Array) -> jax.Array:
         return gather_elements(input, indices, self.axis)

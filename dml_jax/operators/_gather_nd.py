@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
@@ -13,9 +10,9 @@ from ..core.arguments.operator import operator
 from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
 from ..core.indices.modes import READ_MODE, ReadMode
-from ..core.rules import Operands, Rule, integer_indices, minimum_rank
+from ..core.rules import Operands, integer_indices, minimum_rank
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0, Support
+from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.gather_scatter_dimension_numbers import Slices
@@ -115,7 +112,6 @@ def gather_nd(
     )
 
 
-@dataclass(frozen=True)
 class GatherNDDesc(OperatorDesc):
     """DML_GATHER_ND_OPERATOR_DESC: reads the slice that each tuple along the last dimension of `indices` addresses.
 
@@ -126,10 +122,6 @@ class GatherNDDesc(OperatorDesc):
         right-aligned.
       input_dimension_count: in [1, DimensionCount].
       indices_dimension_count: in [1, DimensionCount].
-
-    Raises:
-      ConstraintError: a rule of `GatherNDDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -151,15 +143,14 @@ class GatherNDDesc(OperatorDesc):
     input_dimension_count: UInt
     indices_dimension_count: UInt
 
-    operator_type: ClassVar[str] = "GATHER_ND"
-    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
-    constraints: ClassVar[tuple[Rule, ...]] = slice_rules("output")
+    operator_type = "GATHER_ND"
+    support = INDEXED_2_1
+    constraints = slice_rules("output")
 
     def compute_checked(self, input: jax.Array, indices: jax.Array) -> jax.Array:
         return _gather_tuples(self, input, indices, 0)
 
 
-@dataclass(frozen=True)
 class GatherND1Desc(OperatorDesc):
     """DML_GATHER_ND1_OPERATOR_DESC: GATHER_ND with leading dimensions that `input`, `indices` and `output` share.
 
@@ -171,10 +162,6 @@ class GatherND1Desc(OperatorDesc):
       input_dimension_count: in [1, DimensionCount].
       indices_dimension_count: in [1, DimensionCount].
       batch_dimension_count: below both counts; the batch sizes of `input` and `indices` are equal.
-
-    Raises:
-      ConstraintError: a rule of `GatherND1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -202,9 +189,9 @@ class GatherND1Desc(OperatorDesc):
     indices_dimension_count: UInt
     batch_dimension_count: UInt
 
-    operator_type: ClassVar[str] = "GATHER_ND1"
-    support: ClassVar[tuple[Support, ...]] = INDEXED_3_0
-    constraints: ClassVar[tuple[Rule, ...]] = slice_rules("output", has_batch=True)
+    operator_type = "GATHER_ND1"
+    support = INDEXED_3_0
+    constraints = slice_rules("output", has_batch=True)
 
     def compute_checked(self, input: jax.Array, indices: jax.Array) -> jax.Array:
         return _gather_tuples(self, input, indices, self.batch_dimension_count)

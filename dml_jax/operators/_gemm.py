@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from ..core.arguments.kinds import Data, Flag, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import (
     Operands,
-    Rule,
     custom,
     floats,
     if_given,
@@ -27,8 +25,8 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
-from ..core.structs.fields import FLOAT, Input, OptionalInput, Output, named
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.fields import Float, Input, OptionalInput, Output, named
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
 from ..operations.values.accumulation_types import narrow_apart, wide_type
@@ -176,7 +174,6 @@ def _number(value: float, dtype: Any) -> np.ndarray:
         return np.asarray(value, np.float64).astype(dtype)
 
 
-@dataclass(frozen=True, init=False)
 class GemmDesc(OperatorDesc):
     """DML_GEMM_OPERATOR_DESC: multiplies matrices, scales the product, adds another one, and applies an activation.
 
@@ -191,10 +188,6 @@ class GemmDesc(OperatorDesc):
       beta: a number that `c` is multiplied with; without effect if `c` is None.
       fused_activation: an `Activation`, or None.
 
-    Raises:
-      ConstraintError: a rule of `GemmDesc.wordings()` is broken, or an unknown transform.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import GemmDesc, TensorDesc
@@ -205,8 +198,6 @@ class GemmDesc(OperatorDesc):
       [[ 6.  7.  8.]
        [10. 12. 14.]
        [14. 17. 20.]]
-
-    Source: DML_GEMM_OPERATOR_DESC.
     """
 
     a: Input
@@ -215,17 +206,16 @@ class GemmDesc(OperatorDesc):
     output: Output
     trans_a: FieldTransform
     trans_b: FieldTransform
-    alpha: Annotated[float, FLOAT]
-    beta: Annotated[float, FLOAT]
+    alpha: Float
+    beta: Float
     fused_activation: Fused
 
-    operator_type: ClassVar[str] = "GEMM"
-    support: ClassVar[tuple[Support, ...]] = levels(
+    support = levels(
         ("4_0", range(2, 5), FLOATS),
         ("1_0", RANK_4, FLOATS),
         of="a",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         SAME_BATCH,
         SAME_INNER_SIZE,
         ADDED,

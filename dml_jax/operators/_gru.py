@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 
-from ..core.rules import Rule
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach
-from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
@@ -21,7 +18,6 @@ from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection,
 __all__ = ["GruDesc"]
 
 
-@dataclass(frozen=True, init=False)
 class GruDesc(OperatorDesc[Any]):
     """DML_GRU_OPERATOR_DESC: runs a layer of gated recurrent units over the steps of `input`.
 
@@ -48,10 +44,6 @@ class GruDesc(OperatorDesc[Any]):
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
       linear_before_reset: whether the reset gate multiplies the state's product with its weights, not the state.
 
-    Raises:
-      ConstraintError: a rule of `GruDesc.wordings()` is broken, or an unknown direction.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import Activation, TensorDesc
@@ -62,8 +54,6 @@ class GruDesc(OperatorDesc[Any]):
       >>> x, only_h = np.float32([8, 8, 8]).reshape(1, 3, 1, 1), np.float32([0, 0, 1]).reshape(1, 1, 3, 1)
       >>> print(desc.compute(x, only_h, 0 * only_h).ravel())
       [4. 6. 7.]
-
-    Source: DML_GRU_OPERATOR_DESC.
     """
 
     input: Input
@@ -78,11 +68,10 @@ class GruDesc(OperatorDesc[Any]):
     direction: FieldDirection
     linear_before_reset: Bool
 
-    operator_type: ClassVar[str] = "GRU"
-    in_jax: ClassVar[str] = "jax.lax.scan"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = LEVELS
-    constraints: ClassVar[tuple[Rule, ...]] = struct_rules(GRU)
+    in_jax = "jax.lax.scan"
+    moves_words = False
+    support = LEVELS
+    constraints = struct_rules(GRU)
 
     def __init__(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,6 @@ from ..core.structs.feature_level_tables import (
     RANKS_1_TO_8,
     RANKS_4_TO_5,
     UP_TO_32_BITS,
-    Support,
     levels,
 )
 from ..core.structs.fields import Input, Output
@@ -101,7 +99,6 @@ def _number(value: float, dtype: Any) -> np.ndarray:
     return np.asarray((int(value) - int(limits.min)) % 2**limits.bits + int(limits.min)).astype(dtype)
 
 
-@dataclass(frozen=True)
 class ElementWiseIdentityDesc(OperatorDesc):
     """DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC: copies `input`; with strides it transposes and repeats.
 
@@ -112,34 +109,27 @@ class ElementWiseIdentityDesc(OperatorDesc):
       output: the sizes of `input`; the strides may differ.
       scale_bias: a pair of numbers, for input * scale + bias; or None, which copies bits.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseIdentityDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import ElementWiseIdentityDesc, TensorDesc, compile_operator
       >>> transpose = ElementWiseIdentityDesc(TensorDesc("UINT8", (3, 2), (1, 3)), TensorDesc("UINT8", (3, 2)), None)
       >>> print(compile_operator(transpose)(np.arange(6, dtype=np.uint8)))
       [0 3 1 4 2 5]
-
-    Source: DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC.
     """
 
     input: Input
     output: Output
     scale_bias: ScaleBias = None
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_IDENTITY"
-    in_place: ClassVar[bool] = True
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    in_place = True
+    moves_words = False
+    support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANKS_4_TO_5, UP_TO_32_BITS),
         ("1_0", RANKS_4_TO_5, FLOATS),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+    constraints = (same_sizes("output", "input"),)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         if self.scale_bias is None:

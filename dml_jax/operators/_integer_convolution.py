@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jax import lax
 
 from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
 from ..core.structs.feature_level_tables import RANK_4, Support
-from ..core.structs.fields import Input, OptionalInput, Output, UInt
+from ..core.structs.fields import Input, Ints, OptionalInput, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
@@ -27,7 +27,6 @@ from ._convolution import (
     GROUPS,
     NUMBERS,
     ConvolutionDirection,
-    FieldInts,
     bias_sizes,
     sizes_of,
     windows_of,
@@ -133,7 +132,6 @@ def _windows_and_groups(desc: OperatorDesc) -> dict[str, Any]:
     return {"windows": windows_of(operands), "groups": operands["group_count"]}
 
 
-@dataclass(frozen=True)
 class ConvolutionIntegerDesc(OperatorDesc):
     """DML_CONVOLUTION_INTEGER_OPERATOR_DESC: convolves integers, in 32 bits.
 
@@ -151,10 +149,6 @@ class ConvolutionIntegerDesc(OperatorDesc):
       start_padding: how far the first place is before each spatial dimension.
       end_padding: how far places may reach past its end.
       group_count: how many groups of channels there are; at least 1.
-
-    Raises:
-      ConstraintError: a rule of `ConvolutionIntegerDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -175,28 +169,26 @@ class ConvolutionIntegerDesc(OperatorDesc):
     filter: Input
     filter_zero_point: OptionalInput
     output: Output
-    strides: FieldInts
-    dilations: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    dilations: Ints
+    start_padding: Ints
+    end_padding: Ints
     group_count: UInt = 1
 
-    operator_type: ClassVar[str] = "CONVOLUTION_INTEGER"
-    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=int32)"
-    other_types: ClassVar[tuple[str, ...]] = ("filter", *zero_points_of(*_INPUTS), "output")
-    other_ranks: ClassVar[tuple[str, ...]] = zero_points_of(*_INPUTS)
-    support: ClassVar[tuple[Support, ...]] = tuple(
+    in_jax = "jax.lax.conv_general_dilated(..., preferred_element_type=int32)"
+    other_types = ("filter", *zero_points_of(*_INPUTS), "output")
+    other_ranks = zero_points_of(*_INPUTS)
+    support = tuple(
         Support.of(level, ranks, input=BYTES, filter=BYTES, output=(DataType.INT32,))
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*zero_points_of(*_INPUTS))
+    constraints = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
+    lifted = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return convolve_integers(**arrays, **_windows_and_groups(self))
 
 
-@dataclass(frozen=True)
 class QuantizedLinearConvolutionDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC: convolves quantised numbers.
 
@@ -220,10 +212,6 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       end_padding: how far places may reach past its end.
       group_count: how many groups of channels there are; at least 1.
 
-    Raises:
-      ConstraintError: a rule of `QuantizedLinearConvolutionDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -235,8 +223,6 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       >>> half, unit = np.float32([0.5]), np.float32([1])
       >>> print(desc.compute(np.int8([[[1, 2, 3, 40]]]), half, np.int8([[[10, 1]]]), unit, half))
       [[[12 23 70]]]
-
-    Source: DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC.
     """
 
     input: Input
@@ -249,17 +235,16 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     output_scale: Input
     output_zero_point: OptionalInput
     output: Output
-    strides: FieldInts
-    dilations: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    dilations: Ints
+    start_padding: Ints
+    end_padding: Ints
     group_count: UInt = 1
 
-    operator_type: ClassVar[str] = "QUANTIZED_LINEAR_CONVOLUTION"
-    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=int32), scaled and clipped"
-    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL), "filter", "bias", "output")
-    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL))
-    support: ClassVar[tuple[Support, ...]] = tuple(
+    in_jax = "jax.lax.conv_general_dilated(..., preferred_element_type=int32), scaled and clipped"
+    other_types = (*scales_of(*_ALL), *zero_points_of(*_ALL), "filter", "bias", "output")
+    other_ranks = (*scales_of(*_ALL), *zero_points_of(*_ALL))
+    support = tuple(
         Support.of(
             level,
             ranks,
@@ -269,12 +254,12 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         )
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         *_window_rules(),
         *_parameters(*_ALL, scaled=True),
         if_given("bias", _forward(sizes_follow("bias", bias_sizes, "(1, filters, 1, ...)"))),
     )
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+    lifted = (
         *_older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)),
         below("5_2", rank_within("filter_scale", 3, 4)),
     )

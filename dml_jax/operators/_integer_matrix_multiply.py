@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +102,6 @@ def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
     return (*(below("4_0", rank_within(name, 4, 4)) for name in names), below("5_2", rank_within("b_zero_point", 2, 4)))
 
 
-@dataclass(frozen=True)
 class MatrixMultiplyIntegerDesc(OperatorDesc):
     """DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC: multiplies matrices of integers, in 32 bits.
 
@@ -115,10 +114,6 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
       b_zero_point: one element, or one for each column, (1, N); the data type of `b`; or None.
       output: (..., M, N).
 
-    Raises:
-      ConstraintError: a rule of `MatrixMultiplyIntegerDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -127,8 +122,6 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
       >>> desc = MatrixMultiplyIntegerDesc(row, TensorDesc("UINT8", (1,)), column, None, TensorDesc("INT32", (1, 1)))
       >>> print(desc.compute(np.uint8([[0, 128, 255]]), np.uint8([128]), np.int8([[1], [2], [-3]])))
       [[-509]]
-
-    Source: DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC.
     """
 
     a: Input
@@ -137,16 +130,15 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
     b_zero_point: OptionalInput
     output: Output
 
-    operator_type: ClassVar[str] = "MATRIX_MULTIPLY_INTEGER"
-    in_jax: ClassVar[str] = "jax.numpy.matmul(a, b, preferred_element_type=int32)"
-    other_types: ClassVar[tuple[str, ...]] = ("b", *zero_points_of(*_INPUTS), "output")
-    other_ranks: ClassVar[tuple[str, ...]] = zero_points_of(*_INPUTS)
-    support: ClassVar[tuple[Support, ...]] = tuple(
+    in_jax = "jax.numpy.matmul(a, b, preferred_element_type=int32)"
+    other_types = ("b", *zero_points_of(*_INPUTS), "output")
+    other_ranks = zero_points_of(*_INPUTS)
+    support = tuple(
         Support.of(level, ranks, a=BYTES, b=BYTES, output=(DataType.INT32,))
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_INPUTS, scaled=False))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*zero_points_of(*_INPUTS))
+    constraints = (*_SIZES, *_parameters(*_INPUTS, scaled=False))
+    lifted = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(
         self,
@@ -161,7 +153,6 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
 _ALL = (*_INPUTS, "output")
 
 
-@dataclass(frozen=True)
 class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC: multiplies matrices of quantised numbers.
 
@@ -178,10 +169,6 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
       output_scale: FLOAT32, one element, or one for each row, (M, 1).
       output_zero_point: as `output_scale`, but with the data type of `output`; or None.
       output: (..., M, N).
-
-    Raises:
-      ConstraintError: a rule of `QuantizedLinearMatrixMultiplyDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -208,22 +195,20 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     output_zero_point: OptionalInput
     output: Output
 
-    operator_type: ClassVar[str] = "QUANTIZED_LINEAR_MATRIX_MULTIPLY"
-    in_jax: ClassVar[str] = "jax.numpy.matmul(a, b, preferred_element_type=int32), scaled, rounded and clipped"
-    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL), "b", "output")
-    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL))
-    support: ClassVar[tuple[Support, ...]] = tuple(
+    in_jax = "jax.numpy.matmul(a, b, preferred_element_type=int32), scaled, rounded and clipped"
+    other_types = (*scales_of(*_ALL), *zero_points_of(*_ALL), "b", "output")
+    other_ranks = (*scales_of(*_ALL), *zero_points_of(*_ALL))
+    support = tuple(
         Support.of(level, ranks, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL))
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_ALL, scaled=True))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL))
+    constraints = (*_SIZES, *_parameters(*_ALL, scaled=True))
+    lifted = _older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return multiply_quantized(**arrays, dtype=self.output.dtype)
 
 
-@dataclass(frozen=True)
 class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC: multiplies matrices of quantised numbers, as floats.
 
@@ -239,10 +224,6 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
       b_zero_point: as `b_scale`, but with the data type of `a`; or None.
       bias: (..., M, N), often broadcast by strides of 0; the data type of `a_scale`; or None.
       output: (..., M, N), the data type of `a_scale`.
-
-    Raises:
-      ConstraintError: a rule of `MatrixMultiplyIntegerToFloatDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -268,12 +249,11 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     bias: OptionalInput
     output: Output
 
-    operator_type: ClassVar[str] = "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"
-    in_jax: ClassVar[str] = "jax.numpy.matmul(a, b, preferred_element_type=int32) * a_scale * b_scale + bias"
-    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS), "bias", "output")
-    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS))
-    support: ClassVar[tuple[Support, ...]] = (Support.of("6_2", _RANKS, a=INTEGERS, a_scale=FLOATS),)
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.numpy.matmul(a, b, preferred_element_type=int32) * a_scale * b_scale + bias"
+    other_types = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS), "bias", "output")
+    other_ranks = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS))
+    support = (Support.of("6_2", _RANKS, a=INTEGERS, a_scale=FLOATS),)
+    constraints = (
         *_SIZES,
         *_parameters(*_INPUTS, scaled=True),
         same_dtype("b_scale", "a_scale"),

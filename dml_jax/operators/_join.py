@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
-from typing import ClassVar
 
 import jax
 from jax import lax
@@ -20,7 +18,6 @@ from ..core.structs.feature_level_tables import (
     RANKS_1_TO_8,
     RANKS_4_TO_5,
     UP_TO_32_BITS,
-    Support,
     levels,
 )
 from ..core.structs.fields import Inputs, Output, UInt
@@ -121,7 +118,6 @@ def _joined_sizes(x: Operands) -> tuple[int, ...] | None:
     return (*first[:axis], sum(tensor.sizes[axis] for tensor in x["inputs"]), *first[axis + 1 :])
 
 
-@dataclass(frozen=True)
 class JoinDesc(OperatorDesc):
     """DML_JOIN_OPERATOR_DESC: concatenates tensors along `axis`.
 
@@ -129,10 +125,6 @@ class JoinDesc(OperatorDesc):
       inputs: one tensor or more, of one size in all dimensions but `axis`.
       output: the sizes of `inputs`, those along `axis` added up.
       axis: in [0, DimensionCount).
-
-    Raises:
-      ConstraintError: a rule of `JoinDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -149,8 +141,7 @@ class JoinDesc(OperatorDesc):
     output: Output
     axis: UInt
 
-    operator_type: ClassVar[str] = "JOIN"
-    support: ClassVar[tuple[Support, ...]] = levels(
+    support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
         ("3_0", RANKS_4_TO_5, UP_TO_32_BITS),
@@ -158,7 +149,7 @@ class JoinDesc(OperatorDesc):
         ("1_0", RANK_4, (*FLOATS, *(DataType[n] for n in ("INT32", "INT16", "UINT32", "UINT16")))),
         of="inputs",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         below_rank("axis", "output"),
         SIZES,
         sizes_follow("output", _joined_sizes, "those of {inputs}, added up along {axis}"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,10 @@ import numpy as np
 
 from ..core.arguments.kinds import Data, Flag, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, at_least, custom, floats, minimum_rank, numbers, same_sizes
+from ..core.rules import Operands, at_least, custom, floats, minimum_rank, numbers, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
-from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.fields import Bool, Float, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import narrow_apart, wide_type
@@ -129,7 +128,6 @@ def _number(value: float, dtype: Any) -> np.ndarray:
         return np.asarray(value, np.float64).astype(dtype)
 
 
-@dataclass(frozen=True)
 class LocalResponseNormalizationDesc(OperatorDesc):
     """DML_LOCAL_RESPONSE_NORMALIZATION_OPERATOR_DESC: divides elements by a power of the squares around them.
 
@@ -141,10 +139,6 @@ class LocalResponseNormalizationDesc(OperatorDesc):
       alpha: a number that the mean of squares is multiplied with.
       beta: the exponent.
       bias: a number that is added before.
-
-    Raises:
-      ConstraintError: a rule of `LocalResponseNormalizationDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -164,14 +158,13 @@ class LocalResponseNormalizationDesc(OperatorDesc):
     output: Output
     cross_channel: Bool
     local_size: UInt
-    alpha: Annotated[float, FLOAT]
-    beta: Annotated[float, FLOAT]
-    bias: Annotated[float, FLOAT]
+    alpha: Float
+    beta: Float
+    bias: Float
 
-    operator_type: ClassVar[str] = "LOCAL_RESPONSE_NORMALIZATION"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), at_least("local_size", 1))
+    moves_words = False
+    support = levels(("1_0", RANK_4, FLOATS))
+    constraints = (same_sizes("output", "input"), at_least("local_size", 1))
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return local_response_normalization(

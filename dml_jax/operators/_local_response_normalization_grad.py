@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.rules import Rule, at_least, same_sizes
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
-from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
+from ..core.rules import at_least, same_sizes
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.fields import Bool, Float, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import narrow_apart
 from ._local_response_normalization import local_response_normalization
@@ -19,7 +17,6 @@ from ._normalization_formulas import widened
 __all__ = ["LocalResponseNormalizationGradDesc"]
 
 
-@dataclass(frozen=True)
 class LocalResponseNormalizationGradDesc(OperatorDesc):
     """DML_LOCAL_RESPONSE_NORMALIZATION_GRAD_OPERATOR_DESC: the gradient of LOCAL_RESPONSE_NORMALIZATION.
 
@@ -32,10 +29,6 @@ class LocalResponseNormalizationGradDesc(OperatorDesc):
       alpha: a number that the mean of squares is multiplied with.
       beta: the exponent.
       bias: a number that is added before.
-
-    Raises:
-      ConstraintError: a rule of `LocalResponseNormalizationGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -58,15 +51,14 @@ class LocalResponseNormalizationGradDesc(OperatorDesc):
     output_gradient: Output
     cross_channel: Bool
     local_size: UInt
-    alpha: Annotated[float, FLOAT]
-    beta: Annotated[float, FLOAT]
-    bias: Annotated[float, FLOAT]
+    alpha: Float
+    beta: Float
+    bias: Float
 
-    operator_type: ClassVar[str] = "LOCAL_RESPONSE_NORMALIZATION_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.vjp"
+    moves_words = False
+    support = levels(("3_1", RANK_4, FLOATS))
+    constraints = (
         same_sizes("input_gradient", "input"),
         same_sizes("output_gradient", "input"),
         at_least("local_size", 1),

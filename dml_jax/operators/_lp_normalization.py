@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
 import jax
 import jax.numpy as jnp
 
-from ..core.rules import Operands, Rule, custom, same_sizes
+from ..core.rules import Operands, custom, same_sizes
 from ..core.structs.activation_table import in_type_of
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
-from ..core.structs.fields import FLOAT, Input, Output, UInt
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, levels
+from ..core.structs.fields import Float, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..operations.sum_prod_norm import total
@@ -32,7 +29,6 @@ def _other_order(x: Operands) -> str | None:
     return None if x["p"] in (1, 2) else f"it is {x['p']}"
 
 
-@dataclass(frozen=True)
 class LpNormalizationDesc(OperatorDesc):
     """DML_LP_NORMALIZATION_OPERATOR_DESC: divides elements by the norm of all that lie along a dimension.
 
@@ -42,10 +38,6 @@ class LpNormalizationDesc(OperatorDesc):
       axis: the dimension, in [0, DimensionCount).
       epsilon: the least divisor, in place of a smaller norm.
       p: the order of the norm: 1 for the sum of absolute values, 2 for the root of the sum of squares.
-
-    Raises:
-      ConstraintError: a rule of `LpNormalizationDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -62,14 +54,13 @@ class LpNormalizationDesc(OperatorDesc):
     input: Input
     output: Output
     axis: UInt
-    epsilon: Annotated[float, FLOAT]
+    epsilon: Float
     p: UInt
 
-    operator_type: ClassVar[str] = "LP_NORMALIZATION"
-    in_jax: ClassVar[str] = "input / jax.numpy.linalg.norm(input, p, axis, keepdims=True)"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "input / jax.numpy.linalg.norm(input, p, axis, keepdims=True)"
+    moves_words = False
+    support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
+    constraints = (
         same_sizes("output", "input"),
         below_rank("axis", "input"),
         custom("one_of(p)", "{p} must be 1 or 2", _other_order),

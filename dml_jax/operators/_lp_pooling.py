@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +11,15 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, at_least, custom, floats
-from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Input, Output, UInt
+from ..core.rules import Operands, at_least, custom, floats
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
+from ..core.structs.fields import Input, Ints, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sum_prod_norm import absolute
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
 from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import FieldInts, PerWindow, sliding
+from ._sliding_windows import PerWindow, sliding
 
 __all__ = ["LpPooling1Desc", "LpPoolingDesc", "lp_pooling"]
 
@@ -108,7 +106,6 @@ def norm(x: jax.Array, p: float, total: Callable[[jax.Array], jax.Array]) -> jax
 # The structs.
 
 
-@dataclass(frozen=True)
 class LpPoolingDesc(OperatorDesc):
     """DML_LP_POOLING_OPERATOR_DESC: computes the p-norm of each window.
 
@@ -120,10 +117,6 @@ class LpPoolingDesc(OperatorDesc):
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       p: which norm; at least 1.
-
-    Raises:
-      ConstraintError: a rule of `LpPoolingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -140,22 +133,20 @@ class LpPoolingDesc(OperatorDesc):
 
     input: Input
     output: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
     p: UInt
 
-    operator_type: ClassVar[str] = "LP_POOLING"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=False), at_least("p", 1))
+    moves_words = False
+    support = levels(("1_0", RANKS_4_TO_5, FLOATS))
+    constraints = (*pooling_struct_rules(dilated=False), at_least("p", 1))
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return pooled(lp_pooling, self, input, p=self.p)
 
 
-@dataclass(frozen=True)
 class LpPooling1Desc(OperatorDesc):
     """DML_LP_POOLING1_OPERATOR_DESC: computes the p-norm of each dilated window.
 
@@ -168,10 +159,6 @@ class LpPooling1Desc(OperatorDesc):
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       p: which norm; at least 1.
-
-    Raises:
-      ConstraintError: a rule of `LpPooling1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -188,17 +175,16 @@ class LpPooling1Desc(OperatorDesc):
 
     input: Input
     output: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
-    dilations: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
+    dilations: Ints
     p: UInt
 
-    operator_type: ClassVar[str] = "LP_POOLING1"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("6_2", RANKS_4_TO_5, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=True), at_least("p", 1))
+    moves_words = False
+    support = levels(("6_2", RANKS_4_TO_5, FLOATS))
+    constraints = (*pooling_struct_rules(dilated=True), at_least("p", 1))
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return pooled(lp_pooling, self, input, p=self.p)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import jax
 
-from ..core.rules import Operands, Rule, custom
+from ..core.rules import Operands, custom
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach
-from ..core.structs.feature_level_tables import Support
-from ..core.structs.fields import FLOAT, Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.structs.fields import Bool, Float, Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
 from ._recurrent_layers import LSTM, LSTM_COUPLED
@@ -25,7 +23,6 @@ def _non_positive_clip(x: Operands) -> str | None:
     return f"it is {x['clip_threshold']}" if x["use_clip_threshold"] and not x["clip_threshold"] > 0 else None
 
 
-@dataclass(frozen=True, init=False)
 class LstmDesc(OperatorDesc[Any]):
     """DML_LSTM_OPERATOR_DESC: runs a layer of long short-term memory over the steps of `input`.
 
@@ -56,10 +53,6 @@ class LstmDesc(OperatorDesc[Any]):
       use_clip_threshold: whether it is.
       couple_input_forget: whether forget is 1 - i.
 
-    Raises:
-      ConstraintError: a rule of `LstmDesc.wordings()` is broken, as by three outputs of None, or an unknown direction.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import Activation, TensorDesc
@@ -89,15 +82,14 @@ class LstmDesc(OperatorDesc[Any]):
     output_cell_single: OptionalOutput
     activation_descs: FusedEach
     direction: FieldDirection
-    clip_threshold: Annotated[float, FLOAT]
+    clip_threshold: Float
     use_clip_threshold: Bool
     couple_input_forget: Bool
 
-    operator_type: ClassVar[str] = "LSTM"
-    in_jax: ClassVar[str] = "jax.lax.scan"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = LEVELS
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.lax.scan"
+    moves_words = False
+    support = LEVELS
+    constraints = (
         *struct_rules(LSTM),
         custom(
             "positive(clip_threshold)", "{clip_threshold} must be positive if {use_clip_threshold}", _non_positive_clip

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +13,9 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
+from ..core.rules import Operands, custom, if_given, ordered, same_sizes
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Input, OptionalOutput, Output
+from ..core.structs.fields import Input, Ints, OptionalOutput, Output
 from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..operations.gather_scatter_dimension_numbers import Slices
@@ -29,7 +28,7 @@ from ..operations.values.float_comparisons import least_number
 from ..operations.values.sort_keys import order
 from ..operations.window_slices import are_sliceable, have_few_phases
 from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import FieldInts, PerWindow, sliding
+from ._sliding_windows import PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
 
@@ -210,7 +209,6 @@ def _compute(desc: OperatorDesc[Any], input: jax.Array) -> Any:
     return values if tensor is None else (values, indices.astype(tensor.dtype))
 
 
-@dataclass(frozen=True)
 class MaxPoolingDesc(OperatorDesc):
     """DML_MAX_POOLING_OPERATOR_DESC: finds the greatest element of each window.
 
@@ -222,10 +220,6 @@ class MaxPoolingDesc(OperatorDesc):
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
 
-    Raises:
-      ConstraintError: a rule of `MaxPoolingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import MaxPoolingDesc, TensorDesc
@@ -235,29 +229,25 @@ class MaxPoolingDesc(OperatorDesc):
       ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]]))[0, 0]
       Array([[7., 7.],
              [9., 8.]], dtype=float32)
-
-    Source: DML_MAX_POOLING_OPERATOR_DESC.
     """
 
     input: Input
     output: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
 
-    operator_type: ClassVar[str] = "MAX_POOLING"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    moves_words = False
+    support = levels(
         *((since, RANKS_4_TO_5, types) for since, types in zip(("5_0", "3_0", "1_0"), _TYPES, strict=True))
     )
-    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
+    constraints = pooling_struct_rules(dilated=False)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _compute(self, input)
 
 
-@dataclass(frozen=True)
 class MaxPooling1Desc(OneOrSeveralOutputs):
     """DML_MAX_POOLING1_OPERATOR_DESC: finds the greatest element of each window, and where it lies.
 
@@ -270,10 +260,6 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
 
-    Raises:
-      ConstraintError: a rule of `MaxPooling1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import MaxPooling1Desc, TensorDesc
@@ -285,29 +271,25 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
       >>> indices[0, 0]
       Array([[2, 2],
              [4, 7]], dtype=uint32)
-
-    Source: DML_MAX_POOLING1_OPERATOR_DESC.
     """
 
     input: Input
     output: Output
     output_indices: OptionalOutput
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
 
-    operator_type: ClassVar[str] = "MAX_POOLING1"
-    other_types: ClassVar[tuple[str, ...]] = ("output_indices",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = _since("2_0")
-    constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=False), _WITH_INDICES)
+    other_types = ("output_indices",)
+    moves_words = False
+    support = _since("2_0")
+    constraints = (*pooling_struct_rules(dilated=False), _WITH_INDICES)
 
     def compute_checked(self, input: jax.Array) -> Any:
         return _compute(self, input)
 
 
-@dataclass(frozen=True)
 class MaxPooling2Desc(OneOrSeveralOutputs):
     """DML_MAX_POOLING2_OPERATOR_DESC: finds the greatest element of each dilated window, and where it lies.
 
@@ -320,10 +302,6 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
-
-    Raises:
-      ConstraintError: a rule of `MaxPooling2Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -343,17 +321,16 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
     input: Input
     output: Output
     output_indices: OptionalOutput
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
-    dilations: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
+    dilations: Ints
 
-    operator_type: ClassVar[str] = "MAX_POOLING2"
-    other_types: ClassVar[tuple[str, ...]] = ("output_indices",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = _since("2_1")
-    constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=True), _WITH_INDICES)
+    other_types = ("output_indices",)
+    moves_words = False
+    support = _since("2_1")
+    constraints = (*pooling_struct_rules(dilated=True), _WITH_INDICES)
 
     def compute_checked(self, input: jax.Array) -> Any:
         return _compute(self, input)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
+from ..core.rules import Operands, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
 from ..core.structs.fields import IndexInput, Input, Output
@@ -89,7 +87,6 @@ def _reshape(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
     return carry_bits(lambda _, array: array.reshape(sizes), None, array)
 
 
-@dataclass(frozen=True)
 class MaxUnpoolingDesc(OperatorDesc):
     """DML_MAX_UNPOOLING_OPERATOR_DESC: writes each element of `input` where `indices` points, among zeros.
 
@@ -97,10 +94,6 @@ class MaxUnpoolingDesc(OperatorDesc):
       input: exactly 4-D.
       indices: the sizes of `input`; they count the elements of the whole `output` in row-major order.
       output: any sizes.
-
-    Raises:
-      ConstraintError: a rule of `MaxUnpoolingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -120,14 +113,13 @@ class MaxUnpoolingDesc(OperatorDesc):
     indices: IndexInput
     output: Output
 
-    operator_type: ClassVar[str] = "MAX_UNPOOLING"
     # Where two indices are equal, an element could get words of two numbers.
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
+    moves_words = False
+    support = (
         Support.of("5_0", RANK_4, input=ALL_BUT_FLOAT64, indices=(DataType.UINT64, DataType.UINT32)),
         Support.of("2_0", RANK_4, input=FLOATS, indices=(DataType.UINT32,)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("indices", "input"),)
+    constraints = (same_sizes("indices", "input"),)
 
     def compute_checked(self, input: jax.Array, indices: jax.Array) -> jax.Array:
         return max_unpooling(input, indices, self.output.sizes)

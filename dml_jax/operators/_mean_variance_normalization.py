@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
 
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
 from ..core.structs.activation_fusion import Fused
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
-from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, levels
+from ..core.structs.fields import Axes, Bool, Float, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import broadcast_to, different_axes
 from ..operations.values.accumulation_types import narrow_apart
 from ._normalization_formulas import centred, mean_of_squares, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
-
-Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
-Real = Annotated[float, FLOAT]
 
 
 # Rules.
@@ -65,7 +60,6 @@ def _standardize(
     return narrow_apart(y, input.dtype)
 
 
-@dataclass(frozen=True)
 class MeanVarianceNormalizationDesc(OperatorDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC: normalizes pictures, each channel alone or all together.
 
@@ -78,10 +72,6 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
       normalize_variance: whether elements are divided by their deviation.
       epsilon: a number that is added to the variance.
       fused_activation: an `Activation`, or None.
-
-    Raises:
-      ConstraintError: a rule of `MeanVarianceNormalizationDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -104,22 +94,20 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
     output: Output
     cross_channel: Bool
     normalize_variance: Bool
-    epsilon: Real
+    epsilon: Float
     fused_activation: Fused = None
 
-    operator_type: ClassVar[str] = "MEAN_VARIANCE_NORMALIZATION"
-    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = SIZES
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (("5_2", BOTH),)
+    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    moves_words = False
+    support = levels(("1_0", RANK_4, FLOATS))
+    constraints = SIZES
+    lifted = (("5_2", BOTH),)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
         axes = (1, 2, 3) if self.cross_channel else (2, 3)
         return _standardize(self, input, (scale, bias), axes, use_variance=self.normalize_variance)
 
 
-@dataclass(frozen=True)
 class MeanVarianceNormalization1Desc(OperatorDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC: normalizes along dimensions, as a layer or an instance is.
 
@@ -132,10 +120,6 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
       normalize_variance: whether elements are divided by their deviation.
       epsilon: a number that is added to the variance.
       fused_activation: an `Activation`, or None.
-
-    Raises:
-      ConstraintError: a rule of `MeanVarianceNormalization1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -159,15 +143,14 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     output: Output
     axes: Axes
     normalize_variance: Bool
-    epsilon: Real
+    epsilon: Float
     fused_activation: Fused = None
 
-    operator_type: ClassVar[str] = "MEAN_VARIANCE_NORMALIZATION1"
-    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (*SIZES, AXES)
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    moves_words = False
+    support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
+    constraints = (*SIZES, AXES)
+    lifted = (
         ("5_2", BOTH),
         ("4_0", _per_channel("scale")),
         ("4_0", _per_channel("bias")),
@@ -177,7 +160,6 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
         return _standardize(self, input, (scale, bias), self.axes, use_variance=self.normalize_variance)
 
 
-@dataclass(frozen=True)
 class MeanVarianceNormalization2Desc(OperatorDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC: normalizes along dimensions, about the mean or about 0.
 
@@ -191,10 +173,6 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
       use_variance: whether elements are divided by the root of the variance.
       epsilon: a number that is added to the variance.
       fused_activation: an `Activation`, or None.
-
-    Raises:
-      ConstraintError: a rule of `MeanVarianceNormalization2Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -218,14 +196,13 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
     axes: Axes
     use_mean: Bool
     use_variance: Bool
-    epsilon: Real
+    epsilon: Float
     fused_activation: Fused = None
 
-    operator_type: ClassVar[str] = "MEAN_VARIANCE_NORMALIZATION2"
-    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("6_3", RANKS_1_TO_8, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (*SIZES, AXES)
+    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    moves_words = False
+    support = levels(("6_3", RANKS_1_TO_8, FLOATS))
+    constraints = (*SIZES, AXES)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
         uses = {"use_mean": self.use_mean, "use_variance": self.use_variance}

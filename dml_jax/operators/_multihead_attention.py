@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from dataclasses import KW_ONLY
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.rules import Rule
 from ..core.structs.feature_level_tables import FLOATS, Support
-from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
+from ..core.structs.fields import Float, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..operations.attention import attend
@@ -34,7 +33,6 @@ __all__ = ["MultiheadAttention1Desc", "MultiheadAttentionDesc", "MultiheadAttent
 
 Arrays = Mapping[str, Any]
 _INT32 = (DataType.INT32,)
-Real = Annotated[float, FLOAT]
 MaskType = Annotated[
     MultiheadAttentionMaskType | str | int, named(MultiheadAttentionMaskType, "DML_MULTIHEAD_ATTENTION_MASK_TYPE_")
 ]
@@ -106,7 +104,6 @@ def _fit_sizes(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
     return padded.reshape(sizes)
 
 
-@dataclass(frozen=True)
 class MultiheadAttentionDesc(OperatorDesc[Any]):
     """DML_MULTIHEAD_ATTENTION_OPERATOR_DESC: attention of several heads, softmax(Q @ K.T * scale + mask) @ V.
 
@@ -137,10 +134,6 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
         count, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
         BOOLEAN: those count where one of (B, N, S, T) is not 0.
 
-    Raises:
-      ConstraintError: a rule of `MultiheadAttentionDesc.wordings()` is broken, or an unknown type of masks.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -151,8 +144,6 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
       >>> print(desc.compute(x, x, x))
       [[[3. 4. 5. 6.]
         [3. 4. 5. 6.]]]
-
-    Source: DML_MULTIHEAD_ATTENTION_OPERATOR_DESC.
     """
 
     query: OptionalInput = None
@@ -170,24 +161,22 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
     output: Output
     output_present_key: OptionalOutput = None
     output_present_value: OptionalOutput = None
-    scale: Real
-    mask_filter_value: Real = -10000.0
+    scale: Float
+    mask_filter_value: Float = -10000.0
     head_count: UInt
     mask_type: MaskType = MultiheadAttentionMaskType.NONE
 
-    operator_type: ClassVar[str] = "MULTIHEAD_ATTENTION"
-    in_jax: ClassVar[str] = "jax.nn.dot_product_attention"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (Support.of("6_1", range(3, 6), output=FLOATS, mask=_INT32),)
-    other_ranks: ClassVar[tuple[str, ...]] = OF_OTHER_RANK
-    other_types: ClassVar[tuple[str, ...]] = OF_OTHER_RANK
-    constraints: ClassVar[tuple[Rule, ...]] = RULES
+    in_jax = "jax.nn.dot_product_attention"
+    moves_words = False
+    support = (Support.of("6_1", range(3, 6), output=FLOATS, mask=_INT32),)
+    other_ranks = OF_OTHER_RANK
+    other_types = OF_OTHER_RANK
+    constraints = RULES
 
     def compute_checked(self, **arrays: Any) -> Any:
         return _attend(self, arrays)
 
 
-@dataclass(frozen=True)
 class MultiheadAttention1Desc(OperatorDesc[Any]):
     """DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC: attention of several heads, which may share keys, and a cache of keys.
 
@@ -218,10 +207,6 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       query_head_count: N, a multiple of G.
       key_value_head_count: G.
       mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix.
-
-    Raises:
-      ConstraintError: a rule of `MultiheadAttention1Desc.wordings()` is broken, or an unknown type of masks.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -258,21 +243,18 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     output: Output
     output_present_key: OptionalOutput = None
     output_present_value: OptionalOutput = None
-    scale: Real
-    mask_filter_value: Real = -10000.0
+    scale: Float
+    mask_filter_value: Float = -10000.0
     query_head_count: UInt
     key_value_head_count: UInt
     mask_type: MaskType = MultiheadAttentionMaskType.NONE
 
-    operator_type: ClassVar[str] = "MULTIHEAD_ATTENTION1"
-    in_jax: ClassVar[str] = "jax.nn.dot_product_attention"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
-        Support.of("6_3", range(3, 6), output=FLOATS, mask=_INT32, past_sequence_lengths=_INT32),
-    )
-    other_ranks: ClassVar[tuple[str, ...]] = (*OF_OTHER_RANK, "past_sequence_lengths")
-    other_types: ClassVar[tuple[str, ...]] = (*OF_OTHER_RANK, "past_sequence_lengths")
-    constraints: ClassVar[tuple[Rule, ...]] = RULES_OF_1
+    in_jax = "jax.nn.dot_product_attention"
+    moves_words = False
+    support = (Support.of("6_3", range(3, 6), output=FLOATS, mask=_INT32, past_sequence_lengths=_INT32),)
+    other_ranks = (*OF_OTHER_RANK, "past_sequence_lengths")
+    other_types = (*OF_OTHER_RANK, "past_sequence_lengths")
+    constraints = RULES_OF_1
 
     def compute_checked(self, **arrays: Any) -> Any:
         return _attend(self, arrays)

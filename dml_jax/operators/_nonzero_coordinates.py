@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Law, Operands, Rule, custom, numbers, sizes_follow
+from ..core.rules import Law, Operands, custom, numbers, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output
@@ -109,7 +108,6 @@ def _row(level: str, ranks: range) -> Support:
     return Support.of(level, ranks, input=UP_TO_32_BITS, output_count=only, output_coordinates=only)
 
 
-@dataclass(frozen=True)
 class NonzeroCoordinatesDesc(SeveralOutputs):
     """DML_NONZERO_COORDINATES_OPERATOR_DESC: finds where `input` is not zero, and counts it.
 
@@ -118,10 +116,6 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
       output_count: a size of 1 in every dimension.
       output_coordinates: (1, ..., M, N), where M is the number of elements of `input` and N is that of its dimensions;
         coordinates along leading ones of size 1 may be left out.
-
-    Raises:
-      ConstraintError: a rule of `NonzeroCoordinatesDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -142,11 +136,10 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
     output_count: Output
     output_coordinates: Output
 
-    operator_type: ClassVar[str] = "NONZERO_COORDINATES"
-    other_types: ClassVar[tuple[str, ...]] = ("output_count", "output_coordinates")
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (_row("4_0", range(2, 9)), _row("3_0", RANKS_4_TO_5))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    other_types = ("output_count", "output_coordinates")
+    moves_words = False
+    support = (_row("4_0", range(2, 9)), _row("3_0", RANKS_4_TO_5))
+    constraints = (
         sizes_follow("output_count", lambda x: (1,) * len(x["input"].sizes), "1 in every dimension"),
         custom(
             "coordinates",

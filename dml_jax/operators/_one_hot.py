@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import (
     Operands,
-    Rule,
     at_least,
     axis_of,
     custom,
@@ -125,7 +123,6 @@ def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> li
     return [narrow_apart(jnp.stack(sums), cotangent.dtype)]
 
 
-@dataclass(frozen=True)
 class OneHotDesc(OperatorDesc):
     """DML_ONE_HOT_OPERATOR_DESC: makes rows of one value, but for the element that an index names.
 
@@ -134,10 +131,6 @@ class OneHotDesc(OperatorDesc):
       values: any sizes of two elements or more, in row-major order: off, on, and others without effect.
       output: any sizes.
       axis: in [0, DimensionCount).
-
-    Raises:
-      ConstraintError: a rule of `OneHotDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -148,8 +141,6 @@ class OneHotDesc(OperatorDesc):
       ... ).compute(np.uint32([[2], [0]]), np.uint8([[5, 9]]))
       Array([[5, 5, 9],
              [9, 5, 5]], dtype=uint8)
-
-    Source: DML_ONE_HOT_OPERATOR_DESC.
     """
 
     indices: IndexInput
@@ -157,14 +148,13 @@ class OneHotDesc(OperatorDesc):
     output: Output
     axis: UInt
 
-    operator_type: ClassVar[str] = "ONE_HOT"
-    support: ClassVar[tuple[Support, ...]] = (
+    support = (
         Support.of("4_1", RANKS_1_TO_8, values=ALL_TYPES, indices=INDEX_TYPES),
         Support.of("3_0", RANKS_1_TO_8, values=UP_TO_32_BITS, indices=INDEX_TYPES),
         Support.of("2_1", RANK_4, values=UP_TO_32_BITS, indices=(DataType.UINT32,)),
         Support.of("2_0", RANK_4, values=FLOATS, indices=(DataType.UINT32,)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         below_rank("axis", "output"),
         sizes_follow(
             "indices", lambda x: _with(x["output"].sizes, x["axis"], 1), "{output}.{sizes}, but 1 along {axis}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -32,10 +31,9 @@ from ..core.structs.feature_level_tables import (
     RANKS_1_TO_8,
     RANKS_4_TO_5,
     UP_TO_32_BITS,
-    Support,
     levels,
 )
-from ..core.structs.fields import FLOAT, Input, Output, counted_by, named
+from ..core.structs.fields import Float, Input, Ints, Output, named
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
@@ -184,7 +182,6 @@ def _below(level: str, mode: PaddingMode) -> tuple[str, Rule]:
 ModeField = Annotated[PaddingMode, named(PaddingMode, "DML_PADDING_MODE_")]
 
 
-@dataclass(frozen=True, init=False)
 class PaddingDesc(OperatorDesc):
     """DML_PADDING_OPERATOR_DESC: puts a border around `input`, of a FLOAT or of copies of its elements.
 
@@ -196,10 +193,6 @@ class PaddingDesc(OperatorDesc):
         that the type holds, and 0 for NaN.
       start_padding: how many elements come before, per dimension.
       end_padding: how many come after it, per dimension.
-
-    Raises:
-      ConstraintError: a rule of `PaddingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -216,20 +209,19 @@ class PaddingDesc(OperatorDesc):
     input: Input
     output: Output
     padding_mode: ModeField
-    padding_value: Annotated[float, FLOAT]
-    start_padding: Annotated[tuple[int, ...], counted_by("DimensionCount")]
-    end_padding: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    padding_value: Float
+    start_padding: Ints
+    end_padding: Ints
 
-    operator_type: ClassVar[str] = "PADDING"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
+    moves_words = False
+    support = levels(
         ("5_0", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANKS_4_TO_5, UP_TO_32_BITS),
         ("1_0", RANKS_4_TO_5, FLOATS),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (*COUNTS, SIZES, ENOUGH)
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+    constraints = (*COUNTS, SIZES, ENOUGH)
+    lifted = (
         _below("6_4", PaddingMode.WRAP),
         _below("3_0", PaddingMode.SYMMETRIC),
     )
@@ -249,7 +241,6 @@ class PaddingDesc(OperatorDesc):
         return _run(self, input, truncated(self.padding_value, self.input.data_type))
 
 
-@dataclass(frozen=True, init=False)
 class Padding1Desc(OperatorDesc):
     """DML_PADDING1_OPERATOR_DESC: puts a border around `input`, of a number of its type or of copies of its elements.
 
@@ -261,10 +252,6 @@ class Padding1Desc(OperatorDesc):
       padding_value: of a CONSTANT border: a number that the type holds, or one of NumPy whose bits are meant.
       start_padding: how many elements come before, per dimension.
       end_padding: how many come after it, per dimension.
-
-    Raises:
-      ConstraintError: a rule of `Padding1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or a number that the type does not hold.
 
     Example:
       >>> import numpy as np
@@ -283,20 +270,19 @@ class Padding1Desc(OperatorDesc):
     padding_mode: ModeField
     padding_value_data_type: ScalarType
     padding_value: Scalar
-    start_padding: Annotated[tuple[int, ...], counted_by("DimensionCount")]
-    end_padding: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    start_padding: Ints
+    end_padding: Ints
 
-    operator_type: ClassVar[str] = "PADDING1"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("5_0", RANKS_1_TO_8, ALL_TYPES))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    moves_words = False
+    support = levels(("5_0", RANKS_1_TO_8, ALL_TYPES))
+    constraints = (
         type_of("padding_value_data_type", "output"),
         held("padding_value", "padding_value_data_type"),
         *COUNTS,
         SIZES,
         ENOUGH,
     )
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (_below("6_4", PaddingMode.WRAP),)
+    lifted = (_below("6_4", PaddingMode.WRAP),)
 
     def __init__(
         self,

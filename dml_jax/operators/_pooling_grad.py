@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
-from ..core.rules import Rule, same_sizes
+from ..core.rules import same_sizes
 from ..core.sharding import Dims, on_any_mesh
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Bool, Input, Output
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, levels
+from ..core.structs.fields import Bool, Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling
 from ._pooling_rules import pooled, pooling_struct_rules
-from ._sliding_windows import FieldInts
 
 __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
 
@@ -27,7 +23,6 @@ def _names(of: str, count: int) -> list[str]:
     return ["N", "C", *(f"{of} {d}" for d in range(count))]
 
 
-@dataclass(frozen=True)
 class AveragePoolingGradDesc(OperatorDesc):
     """DML_AVERAGE_POOLING_GRAD_OPERATOR_DESC: spreads the gradient of each mean over its window.
 
@@ -40,10 +35,6 @@ class AveragePoolingGradDesc(OperatorDesc):
       end_padding: how far windows may reach past its end.
       include_padding: whether padding counts in the mean, as zeros.
 
-    Raises:
-      ConstraintError: a rule of `AveragePoolingGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc, descs
@@ -52,25 +43,20 @@ class AveragePoolingGradDesc(OperatorDesc):
       ...     strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0), include_padding=False,
       ... ).compute(np.float32([[[[2, 4]]]])).ravel()
       Array([1., 3., 2.], dtype=float32)
-
-    Source: DML_AVERAGE_POOLING_GRAD_OPERATOR_DESC.
     """
 
     input_gradient: Input
     output_gradient: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
     include_padding: Bool
 
-    operator_type: ClassVar[str] = "AVERAGE_POOLING_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp of dml_jax.average_pooling"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("3_0", RANKS_4_TO_5, FLOATS), of="input_gradient")
-    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(
-        dilated=False, image="output_gradient", windowed="input_gradient"
-    )
+    in_jax = "jax.vjp of dml_jax.average_pooling"
+    moves_words = False
+    support = levels(("3_0", RANKS_4_TO_5, FLOATS), of="input_gradient")
+    constraints = pooling_struct_rules(dilated=False, image="output_gradient", windowed="input_gradient")
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
         def back(input_gradient: jax.Array) -> jax.Array:
@@ -83,7 +69,6 @@ class AveragePoolingGradDesc(OperatorDesc):
         return on_any_mesh(self.operator_type, back, dims, input_gradient=input_gradient)
 
 
-@dataclass(frozen=True)
 class MaxPoolingGradDesc(OperatorDesc):
     """DML_MAX_POOLING_GRAD_OPERATOR_DESC: adds the gradient of each maximum to the element that it is.
 
@@ -96,10 +81,6 @@ class MaxPoolingGradDesc(OperatorDesc):
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
-
-    Raises:
-      ConstraintError: a rule of `MaxPoolingGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -117,17 +98,16 @@ class MaxPoolingGradDesc(OperatorDesc):
     input: Input
     input_gradient: Input
     output_gradient: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
-    dilations: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
+    dilations: Ints
 
-    operator_type: ClassVar[str] = "MAX_POOLING_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp of dml_jax.max_pooling"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("4_0", RANKS_4_TO_5, FLOATS), ("3_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.vjp of dml_jax.max_pooling"
+    moves_words = False
+    support = levels(("4_0", RANKS_4_TO_5, FLOATS), ("3_0", RANK_4, FLOATS))
+    constraints = (
         *pooling_struct_rules(dilated=True, windowed="input_gradient"),
         same_sizes("output_gradient", "input"),
     )

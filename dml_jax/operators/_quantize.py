@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 
@@ -86,7 +85,6 @@ def _given(quantizations: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array | N
     return scale, zero_points[0] if zero_points else None
 
 
-@dataclass(frozen=True)
 class QuantizeDesc(OperatorDesc):
     """DML_QUANTIZE_OPERATOR_DESC: makes integers of 4 or 8 bits of numbers, by blocks that have a scale each.
 
@@ -98,10 +96,6 @@ class QuantizeDesc(OperatorDesc):
       quantizations: the scale, of the data type of `input`, then the zero point, of that of `output`. Their sizes
         divide those of `input`: of 6 elements, a size of 2 gives a scale to the first 3, and one to the others.
       output: the sizes of `input`; UINT4 and INT4 lie two in a byte, the first one in the low bits.
-
-    Raises:
-      ConstraintError: a rule of `QuantizeDesc.wordings()` is broken, or an unknown type.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -120,11 +114,10 @@ class QuantizeDesc(OperatorDesc):
     quantizations: FieldTensors
     output: Output
 
-    operator_type: ClassVar[str] = "QUANTIZE"
-    in_jax: ClassVar[str] = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
-    other_types: ClassVar[tuple[str, ...]] = ("quantizations", "output")
-    support: ClassVar[tuple[Support, ...]] = (Support.of("6_3", RANKS_1_TO_8, input=FLOATS, output=_SMALL),)
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
+    other_types = ("quantizations", "output")
+    support = (Support.of("6_3", RANKS_1_TO_8, input=FLOATS, output=_SMALL),)
+    constraints = (
         _COUNTED,
         _BLOCKS,
         _ALIKE,
@@ -137,7 +130,6 @@ class QuantizeDesc(OperatorDesc):
         return quantize(input, scale, zero_point, self.output.dtype)
 
 
-@dataclass(frozen=True)
 class DequantizeDesc(OperatorDesc):
     """DML_DEQUANTIZE_OPERATOR_DESC: makes numbers of integers of 4 or 8 bits, by blocks that have a scale each.
 
@@ -149,10 +141,6 @@ class DequantizeDesc(OperatorDesc):
       quantizations: the scale, of the data type of `output`, then the zero point, of that of `input`; their blocks are
         those of `QuantizeDesc`.
       output: the sizes of `input`.
-
-    Raises:
-      ConstraintError: a rule of `DequantizeDesc.wordings()` is broken, or an unknown type.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -171,11 +159,10 @@ class DequantizeDesc(OperatorDesc):
     quantizations: FieldTensors
     output: Output
 
-    operator_type: ClassVar[str] = "DEQUANTIZE"
-    in_jax: ClassVar[str] = "jax.numpy.subtract(q, zero_point) * scale"
-    other_types: ClassVar[tuple[str, ...]] = ("quantizations", "output")
-    support: ClassVar[tuple[Support, ...]] = (Support.of("6_3", RANKS_1_TO_8, input=_SMALL, output=FLOATS),)
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.numpy.subtract(q, zero_point) * scale"
+    other_types = ("quantizations", "output")
+    support = (Support.of("6_3", RANKS_1_TO_8, input=_SMALL, output=FLOATS),)
+    constraints = (
         _COUNTED,
         _BLOCKS,
         _ALIKE,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 
@@ -60,7 +59,6 @@ _NEEDS_ZERO_POINT = below(
 )
 
 
-@dataclass(frozen=True)
 class ElementWiseQuantizeLinearDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC: makes integers of numbers, as multiples of a scale.
 
@@ -71,10 +69,6 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
       scale: the sizes of `input`, often broadcast by strides of 0; its data type, or FLOAT32 if that is INT32.
       zero_point: the same sizes, the data type of `output`; or None, which is 0.
       output: the same sizes.
-
-    Raises:
-      ConstraintError: a rule of `ElementWiseQuantizeLinearDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -93,23 +87,21 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
     zero_point: OptionalInput
     output: Output
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_QUANTIZE_LINEAR"
-    in_jax: ClassVar[str] = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
-    other_types: ClassVar[tuple[str, ...]] = ("scale", "zero_point", "output")
-    support: ClassVar[tuple[Support, ...]] = (
+    in_jax = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
+    other_types = ("scale", "zero_point", "output")
+    support = (
         Support.of("6_0", RANKS_1_TO_8, input=(*FLOATS, DataType.INT32), output=BYTES),
         Support.of("3_0", RANKS_1_TO_8, input=(*REAL, DataType.INT32), output=BYTES),
         Support.of("2_1", RANK_4, input=(*REAL, DataType.INT32), output=BYTES),
         Support.of("1_0", RANK_4, input=REAL, output=(DataType.UINT8,)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, _TYPE_OF_SCALE, same_type("zero_point", "output"))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (_NEEDS_ZERO_POINT,)
+    constraints = (*_SIZES, _TYPE_OF_SCALE, same_type("zero_point", "output"))
+    lifted = (_NEEDS_ZERO_POINT,)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
         return quantize(input, scale, zero_point, self.output.dtype)
 
 
-@dataclass(frozen=True)
 class ElementWiseDequantizeLinearDesc(OperatorDesc):
     """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC: makes numbers of integers, as multiples of a scale.
 
@@ -121,10 +113,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
       zero_point: the same sizes, the data type of `input`; or None, which is 0.
       output: the same sizes, the data type of `scale`.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseDequantizeLinearDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -133,8 +121,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
       >>> desc = ElementWiseDequantizeLinearDesc(byte, real, byte, real)
       >>> print(desc.compute(np.uint8([0, 128, 255]), np.full(3, 0.5, np.float32), np.full(3, 128, np.uint8)))
       [-64.    0.   63.5]
-
-    Source: DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC.
     """
 
     input: Input
@@ -142,17 +128,16 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
     zero_point: OptionalInput
     output: Output
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_DEQUANTIZE_LINEAR"
-    in_jax: ClassVar[str] = "jax.numpy.subtract(q, zero_point) * scale"
-    other_types: ClassVar[tuple[str, ...]] = ("scale", "output")
-    support: ClassVar[tuple[Support, ...]] = (
+    in_jax = "jax.numpy.subtract(q, zero_point) * scale"
+    other_types = ("scale", "output")
+    support = (
         Support.of("6_0", RANKS_1_TO_8, input=INTEGERS, scale=FLOATS),
         Support.of("3_0", RANKS_1_TO_8, input=INTEGERS, scale=REAL),
         Support.of("2_1", RANK_4, input=INTEGERS, scale=REAL),
         Support.of("1_0", RANK_4, input=(DataType.UINT8,), scale=REAL),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, same_type("scale", "output"))
-    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (_NEEDS_ZERO_POINT,)
+    constraints = (*_SIZES, same_type("scale", "output"))
+    lifted = (_NEEDS_ZERO_POINT,)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
         return narrow_apart(dequantize(input, scale, zero_point), scale.dtype)
@@ -162,7 +147,6 @@ def _ones(x: Operands) -> tuple[int, ...]:
     return (1,) * len(x["input"].sizes)
 
 
-@dataclass(frozen=True)
 class DynamicQuantizeLinearDesc(SeveralOutputs):
     """DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC: makes integers of numbers by the least scale that holds them all.
 
@@ -175,10 +159,6 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
       output: the sizes of `input`.
       output_scale: FLOAT32, one element.
       output_zero_point: the data type of `output`, one element.
-
-    Raises:
-      ConstraintError: a rule of `DynamicQuantizeLinearDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -201,13 +181,10 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
     output_scale: Output
     output_zero_point: Output
 
-    operator_type: ClassVar[str] = "DYNAMIC_QUANTIZE_LINEAR"
-    in_jax: ClassVar[str] = "jax.numpy.min, max, round and clip"
-    other_types: ClassVar[tuple[str, ...]] = ("output", "output_scale", "output_zero_point")
-    support: ClassVar[tuple[Support, ...]] = (
-        Support.of("4_0", RANKS_1_TO_8, input=FLOATS, output=BYTES, output_scale=REAL),
-    )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.numpy.min, max, round and clip"
+    other_types = ("output", "output_scale", "output_zero_point")
+    support = (Support.of("4_0", RANKS_1_TO_8, input=FLOATS, output=BYTES, output_scale=REAL),)
+    constraints = (
         same_sizes("output", "input"),
         sizes_follow("output_scale", _ones, "1 each"),
         sizes_follow("output_zero_point", _ones, "1 each"),
@@ -222,7 +199,6 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
 _TERMS = ("a", "b", "output")
 
 
-@dataclass(frozen=True)
 class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC: adds two arrays of quantised numbers.
 
@@ -240,10 +216,6 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
       output_zero_point: the data type of `output`, one element; or None.
       output: the sizes of `a`.
 
-    Raises:
-      ConstraintError: a rule of `ElementWiseQuantizedLinearAddDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -253,8 +225,6 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
       >>> half, unit = np.float32([0.5]), np.float32([1])
       >>> print(desc.compute(np.int8([10, 20, 100]), half, np.int8([1, 2, 100]), unit, unit))
       [  6  12 127]
-
-    Source: DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC.
     """
 
     a: Input
@@ -267,14 +237,13 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     output_zero_point: OptionalInput
     output: Output
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_QUANTIZED_LINEAR_ADD"
-    in_jax: ClassVar[str] = "jax.numpy.round(((a - za) * sa + (b - zb) * sb) / scale) + zero_point"
-    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_TERMS), *zero_points_of(*_TERMS), "b", "output")
-    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_TERMS), *zero_points_of(*_TERMS))
-    support: ClassVar[tuple[Support, ...]] = (
+    in_jax = "jax.numpy.round(((a - za) * sa + (b - zb) * sb) / scale) + zero_point"
+    other_types = (*scales_of(*_TERMS), *zero_points_of(*_TERMS), "b", "output")
+    other_ranks = (*scales_of(*_TERMS), *zero_points_of(*_TERMS))
+    support = (
         Support.of("4_0", RANKS_1_TO_8, a=BYTES, b=BYTES, output=BYTES, **dict.fromkeys(scales_of(*_TERMS), REAL)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         same_sizes("b", "a"),
         same_sizes("output", "a"),
         *(rule for term in _TERMS for rule in rules_of(term)),

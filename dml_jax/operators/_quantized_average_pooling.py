@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
-from ..core.rules import Rule
 from ..core.structs.feature_level_tables import RANKS_4_TO_5, Support
-from ..core.structs.fields import Bool, Input, OptionalInput, Output
+from ..core.structs.fields import Bool, Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.xla_workarounds import divide
 from ._average_pooling import sums_and_counts
@@ -27,7 +23,6 @@ from ._quantization import (
     unfused,
     zero_points_of,
 )
-from ._sliding_windows import FieldInts
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]
 
@@ -35,7 +30,6 @@ _CHANNELS = PerAxis(1, "input", 1, "channels")
 _TENSORS = ("input", "output")
 
 
-@dataclass(frozen=True)
 class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window of quantised numbers.
 
@@ -55,10 +49,6 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
       end_padding: how far windows may reach past its end.
       dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts.
-
-    Raises:
-      ConstraintError: a rule of `QuantizedLinearAveragePoolingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -84,21 +74,20 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     output_scale: Input
     output_zero_point: OptionalInput
     output: Output
-    strides: FieldInts
-    window_size: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
-    dilations: FieldInts
+    strides: Ints
+    window_size: Ints
+    start_padding: Ints
+    end_padding: Ints
+    dilations: Ints
     include_padding: Bool
 
-    operator_type: ClassVar[str] = "QUANTIZED_LINEAR_AVERAGE_POOLING"
-    in_jax: ClassVar[str] = "jax.lax.reduce_window(q - zero_point, 0, jax.lax.add, ...), scaled, rounded and clipped"
-    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS), "output")
-    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS))
-    support: ClassVar[tuple[Support, ...]] = (
+    in_jax = "jax.lax.reduce_window(q - zero_point, 0, jax.lax.add, ...), scaled, rounded and clipped"
+    other_types = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS), "output")
+    other_ranks = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS))
+    support = (
         Support.of("6_2", RANKS_4_TO_5, **dict.fromkeys(_TENSORS, BYTES), **dict.fromkeys(scales_of(*_TENSORS), REAL)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         *pooling_struct_rules(dilated=True),
         *(rule for tensor in _TENSORS for rule in rules_of(tensor, _CHANNELS, 5)),
     )

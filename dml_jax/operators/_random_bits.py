@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, representable, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.feature_level_tables import RANK_4, RANKS_1_TO_8, levels
 from ..core.structs.fields import Input, OptionalOutput, Output, named
 from ..core.structs.operator_desc import OneOrSeveralOutputs, set_fields
 from ..core.structs.struct_rules import right_aligned
@@ -148,7 +147,6 @@ class RandomGeneratorType(enum.IntEnum):
     PHILOX_4X32_10 = 0
 
 
-@dataclass(frozen=True, init=False)
 class RandomGeneratorDesc(OneOrSeveralOutputs):
     """DML_RANDOM_GENERATOR_OPERATOR_DESC: fills a tensor with random bits.
 
@@ -157,10 +155,6 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
       output: any sizes, UINT32: the bits.
       output_state: the sizes of `input_state`: the state that follows; or None.
       type: a `RandomGeneratorType`, or its DirectML name in full or as suffix.
-
-    Raises:
-      ConstraintError: a rule of `RandomGeneratorDesc.wordings()` is broken, or an unknown type.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -179,12 +173,9 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
     output_state: OptionalOutput
     type: Annotated[RandomGeneratorType, named(RandomGeneratorType, "DML_RANDOM_GENERATOR_TYPE_")]
 
-    operator_type: ClassVar[str] = "RANDOM_GENERATOR"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
-        ("4_0", RANKS_1_TO_8, (DataType.UINT32,)), ("3_0", RANK_4, (DataType.UINT32,)), of="input_state"
-    )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    moves_words = False
+    support = levels(("4_0", RANKS_1_TO_8, (DataType.UINT32,)), ("3_0", RANK_4, (DataType.UINT32,)), of="input_state")
+    constraints = (
         sizes_follow("input_state", lambda x: right_aligned(_STATE, len(x["input_state"].sizes)), "(..., 1, 6)"),
         if_given("output_state", same_sizes("output_state", "input_state")),
     )

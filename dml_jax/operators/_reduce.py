@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -267,7 +266,6 @@ def _type_made(x: Operands) -> DataType:
     return DataType.UINT32 if x["function"] in _ARGUMENTS else x["input"].data_type
 
 
-@dataclass(frozen=True, init=False)
 class ReduceDesc(OperatorDesc):
     """DML_REDUCE_OPERATOR_DESC: makes one number of all that lie along some dimensions.
 
@@ -276,10 +274,6 @@ class ReduceDesc(OperatorDesc):
       input: any sizes.
       output: the sizes of `input`, but 1 along `axes`; of the type of `input`, or of indices for ARGMAX and ARGMIN.
       axes: each in [0, DimensionCount), and once; one for ARGMAX and ARGMIN.
-
-    Raises:
-      ConstraintError: a rule of `ReduceDesc.wordings()` is broken, or an unknown function.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -297,13 +291,10 @@ class ReduceDesc(OperatorDesc):
     output: Output
     axes: Axes
 
-    operator_type: ClassVar[str] = "REDUCE"
-    other_types: ClassVar[tuple[str, ...]] = ("output",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = tuple(
-        _row(functions, *row) for functions, rows in _TABLES.items() for row in rows
-    )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    other_types = ("output",)
+    moves_words = False
+    support = tuple(_row(functions, *row) for functions, rows in _TABLES.items() for row in rows)
+    constraints = (
         custom("below_rank(axes)", "every one of {axes} must be in [0, {input}.{rank})", _beyond_rank),
         DISTINCT,
         custom("one_axis(axes)", "{axes} must be a single axis if {function} is ARGMAX or ARGMIN", _several_axes),

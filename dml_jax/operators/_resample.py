@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -318,7 +318,6 @@ def _since(level: str) -> tuple[Support, ...]:
     return levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS), (level, RANK_4, FLOATS))
 
 
-@dataclass(frozen=True, init=False)
 class ResampleDesc(OperatorDesc):
     """DML_RESAMPLE_OPERATOR_DESC: scales every dimension of `input`, centres of elements aligned.
 
@@ -327,10 +326,6 @@ class ResampleDesc(OperatorDesc):
       output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension.
-
-    Raises:
-      ConstraintError: a rule of `ResampleDesc.wordings()` is broken, or an unknown mode.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -347,9 +342,8 @@ class ResampleDesc(OperatorDesc):
     interpolation_mode: FieldMode
     scales: Annotated[tuple[float, ...], counted_by("ScaleCount", FLOAT)]
 
-    operator_type: ClassVar[str] = "RESAMPLE"
-    support: ClassVar[tuple[Support, ...]] = _since("2_0")
-    constraints: ClassVar[tuple[Rule, ...]] = (SCALES, POSITIVE)
+    support = _since("2_0")
+    constraints = (SCALES, POSITIVE)
 
     def __init__(
         self,
@@ -364,7 +358,6 @@ class ResampleDesc(OperatorDesc):
         return resample(input, self.output.sizes, self.scales, mode=mode_of(self.interpolation_mode))
 
 
-@dataclass(frozen=True, init=False)
 class Resample1Desc(OperatorDesc):
     """DML_RESAMPLE1_OPERATOR_DESC: scales every dimension of `input`, with offsets.
 
@@ -375,10 +368,6 @@ class Resample1Desc(OperatorDesc):
       scales: a positive number per dimension.
       input_pixel_offsets: a finite number per dimension.
       output_pixel_offsets: a finite number per dimension.
-
-    Raises:
-      ConstraintError: a rule of `Resample1Desc.wordings()` is broken, or an unknown mode.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -397,9 +386,8 @@ class Resample1Desc(OperatorDesc):
     input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
     output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
 
-    operator_type: ClassVar[str] = "RESAMPLE1"
-    support: ClassVar[tuple[Support, ...]] = _since("2_1")
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_LAW
+    support = _since("2_1")
+    constraints = STRUCT_LAW
 
     def __init__(
         self,
@@ -416,7 +404,6 @@ class Resample1Desc(OperatorDesc):
         return _with_offsets(self, input)
 
 
-@dataclass(frozen=True, init=False)
 class Resample2Desc(OperatorDesc):
     """DML_RESAMPLE2_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down.
 
@@ -428,10 +415,6 @@ class Resample2Desc(OperatorDesc):
       scales: a positive number per dimension.
       input_pixel_offsets: a finite number per dimension.
       output_pixel_offsets: a finite number per dimension.
-
-    Raises:
-      ConstraintError: a rule of `Resample2Desc.wordings()` is broken, or an unknown mode or direction.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -454,9 +437,8 @@ class Resample2Desc(OperatorDesc):
     input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
     output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
 
-    operator_type: ClassVar[str] = "RESAMPLE2"
-    support: ClassVar[tuple[Support, ...]] = levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_LAW
+    support = levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS))
+    constraints = STRUCT_LAW
 
     def __init__(
         self,
@@ -475,7 +457,6 @@ class Resample2Desc(OperatorDesc):
         return _with_offsets(self, input, self.rounding_direction)
 
 
-@dataclass(frozen=True, init=False)
 class Resample3Desc(OperatorDesc):
     """DML_RESAMPLE3_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down, unfiltered.
 
@@ -489,10 +470,6 @@ class Resample3Desc(OperatorDesc):
       output_pixel_offsets: a finite number per dimension.
       antialiased: False, or True where DirectML's filter does nothing: for nearest elements, and scales of 0.5 and
         more.
-
-    Raises:
-      ConstraintError: a rule of `Resample3Desc.wordings()` is broken, or an unknown mode or direction.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -514,9 +491,8 @@ class Resample3Desc(OperatorDesc):
     output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
     antialiased: Bool
 
-    operator_type: ClassVar[str] = "RESAMPLE3"
-    support: ClassVar[tuple[Support, ...]] = levels(("6_4", _RANKS, _BYTES))
-    constraints: ClassVar[tuple[Rule, ...]] = (*STRUCT_LAW, UNFILTERED)
+    support = levels(("6_4", _RANKS, _BYTES))
+    constraints = (*STRUCT_LAW, UNFILTERED)
 
     def __init__(
         self,

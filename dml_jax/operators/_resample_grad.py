@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 
-from ..core.rules import Rule
 from ..core.structs.enumerations import (
     AxisDirection,
     FieldDirection,
@@ -18,7 +16,7 @@ from ..core.structs.enumerations import (
     direction_of,
     mode_of,
 )
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
@@ -48,7 +46,6 @@ def _transpose_resample(
     return transposed(forward, jax.ShapeDtypeStruct(desc.output_gradient.sizes, gradient.dtype), gradient)
 
 
-@dataclass(frozen=True, init=False)
 class ResampleGradDesc(OperatorDesc):
     """DML_RESAMPLE_GRAD_OPERATOR_DESC: the gradient of RESAMPLE1.
 
@@ -59,10 +56,6 @@ class ResampleGradDesc(OperatorDesc):
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
       input_pixel_offsets: a finite number per dimension.
       output_pixel_offsets: a finite number per dimension.
-
-    Raises:
-      ConstraintError: a rule of `ResampleGradDesc.wordings()` is broken, or an unknown mode.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -83,13 +76,10 @@ class ResampleGradDesc(OperatorDesc):
     input_pixel_offsets: Numbers
     output_pixel_offsets: Numbers
 
-    operator_type: ClassVar[str] = "RESAMPLE_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(
-        ("5_1", RANKS, FLOATS), ("3_0", RANK_4, FLOATS), of="input_gradient"
-    )
-    constraints: ClassVar[tuple[Rule, ...]] = LAW
+    in_jax = "jax.vjp"
+    moves_words = False
+    support = levels(("5_1", RANKS, FLOATS), ("3_0", RANK_4, FLOATS), of="input_gradient")
+    constraints = LAW
 
     def __init__(
         self,
@@ -107,7 +97,6 @@ class ResampleGradDesc(OperatorDesc):
         return _transpose_resample(self, input_gradient)
 
 
-@dataclass(frozen=True, init=False)
 class ResampleGrad1Desc(OperatorDesc):
     """DML_RESAMPLE_GRAD1_OPERATOR_DESC: the gradient of RESAMPLE2.
 
@@ -120,10 +109,6 @@ class ResampleGrad1Desc(OperatorDesc):
       input_pixel_offsets: a finite number per dimension.
       output_pixel_offsets: a finite number per dimension.
 
-    Raises:
-      ConstraintError: a rule of `ResampleGrad1Desc.wordings()` is broken, or an unknown mode or direction.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc
@@ -134,8 +119,6 @@ class ResampleGrad1Desc(OperatorDesc):
       >>> print(desc.compute(np.float32([[4, 5, 6]])))
       [[9. 6.]
        [0. 0.]]
-
-    Source: DML_RESAMPLE_GRAD1_OPERATOR_DESC.
     """
 
     input_gradient: Input
@@ -146,11 +129,10 @@ class ResampleGrad1Desc(OperatorDesc):
     input_pixel_offsets: Numbers
     output_pixel_offsets: Numbers
 
-    operator_type: ClassVar[str] = "RESAMPLE_GRAD1"
-    in_jax: ClassVar[str] = "jax.vjp"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("5_1", RANKS, FLOATS), of="input_gradient")
-    constraints: ClassVar[tuple[Rule, ...]] = LAW
+    in_jax = "jax.vjp"
+    moves_words = False
+    support = levels(("5_1", RANKS, FLOATS), of="input_gradient")
+    constraints = LAW
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, axis_of, custom, integer_indices, minimum_rank, same_rank, same_sizes
+from ..core.rules import Operands, axis_of, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
@@ -117,7 +117,6 @@ def _sources(lengths: Any, shape: Sequence[Any], axis: int) -> jax.Array:
     return jnp.where(at < length, length - 1 - at, at)
 
 
-@dataclass(frozen=True)
 class ReverseSubsequencesDesc(OperatorDesc):
     """DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC: reverses the first elements along `axis`, as many as the lengths say.
 
@@ -126,10 +125,6 @@ class ReverseSubsequencesDesc(OperatorDesc):
       sequence_lengths: the sizes of `input`, but 1 along `axis`.
       output: the sizes of `input`.
       axis: in [0, DimensionCount).
-
-    Raises:
-      ConstraintError: a rule of `ReverseSubsequencesDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -140,8 +135,6 @@ class ReverseSubsequencesDesc(OperatorDesc):
       ... )
       Array([[2, 1, 3],
              [6, 5, 4]], dtype=int32)
-
-    Source: DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC.
     """
 
     input: Input
@@ -149,14 +142,13 @@ class ReverseSubsequencesDesc(OperatorDesc):
     output: Output
     axis: UInt
 
-    operator_type: ClassVar[str] = "REVERSE_SUBSEQUENCES"
-    support: ClassVar[tuple[Support, ...]] = (
+    support = (
         Support.of("5_0", RANKS_1_TO_8, input=ALL_TYPES, sequence_lengths=(DataType.UINT64, DataType.UINT32)),
         Support.of("4_0", RANKS_1_TO_8, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),
         Support.of("3_0", RANKS_4_TO_5, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),
         Support.of("2_1", RANK_4, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (below_rank("axis", "input"), *SHARED, same_sizes("output", "input"))
+    constraints = (below_rank("axis", "input"), *SHARED, same_sizes("output", "input"))
 
     def compute_checked(self, input: jax.Array, sequence_lengths: jax.Array) -> jax.Array:
         return reverse_subsequences(input, sequence_lengths, self.axis)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 
@@ -25,7 +24,6 @@ from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation
 from ..core.structs.feature_level import NEWEST
-from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
@@ -166,7 +164,6 @@ def rnn(
 # The struct.
 
 
-@dataclass(frozen=True, init=False)
 class RnnDesc(OperatorDesc[Any]):
     """DML_RNN_OPERATOR_DESC: runs a recurrent network of one layer over the steps of `input`.
 
@@ -182,10 +179,6 @@ class RnnDesc(OperatorDesc[Any]):
       activation_descs: an `Activation` per direction.
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
 
-    Raises:
-      ConstraintError: a rule of `RnnDesc.wordings()` is broken, or an unknown direction.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import Activation, RnnDesc, TensorDesc
@@ -195,8 +188,6 @@ class RnnDesc(OperatorDesc[Any]):
       >>> x, weight = np.float32([1, 2, 3]).reshape(1, 3, 1, 1), np.float32([[[[1]]]])
       >>> print(desc.compute(x, weight, weight * 10).ravel())
       [  1.  12. 123.]
-
-    Source: DML_RNN_OPERATOR_DESC.
     """
 
     input: Input
@@ -210,10 +201,9 @@ class RnnDesc(OperatorDesc[Any]):
     activation_descs: FusedEach
     direction: FieldDirection
 
-    operator_type: ClassVar[str] = "RNN"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = LEVELS
-    constraints: ClassVar[tuple[Rule, ...]] = struct_rules(RNN)
+    moves_words = False
+    support = LEVELS
+    constraints = struct_rules(RNN)
 
     def __init__(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +12,10 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
+from ..core.rules import Operands, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
 from ..core.sharding import Dims
 from ..core.structs.enumerations import MODE, FieldMode, Mode, mode_of
-from ..core.structs.feature_level_tables import Support
-from ..core.structs.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
+from ..core.structs.fields import Bool, Float, IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
@@ -27,7 +25,6 @@ from ._roi_sample_points import Sampled, linear, nearest
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
 
 Function = Literal["average", "max"]
-Real = Annotated[float, FLOAT]
 
 
 def _no_corners(x: Operands) -> str | None:
@@ -201,7 +198,6 @@ def aligned(
     )
 
 
-@dataclass(frozen=True)
 class RoiAlignDesc(OperatorDesc):
     """DML_ROI_ALIGN_OPERATOR_DESC: resamples regions of pictures, each to the same size.
 
@@ -218,10 +214,6 @@ class RoiAlignDesc(OperatorDesc):
       minimum_samples_per_output: of an element along each dimension; at least 1.
       maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
 
-    Raises:
-      ConstraintError: a rule of `RoiAlignDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Source: DML_ROI_ALIGN_OPERATOR_DESC: ROI_ALIGN1 with the offsets 0.5 and -0.5.
     """
 
@@ -231,23 +223,21 @@ class RoiAlignDesc(OperatorDesc):
     output: Output
     reduction_function: FieldFunction
     interpolation_mode: FieldMode
-    spatial_scale_x: Real
-    spatial_scale_y: Real
-    out_of_bounds_input_value: Real
+    spatial_scale_x: Float
+    spatial_scale_y: Float
+    out_of_bounds_input_value: Float
     minimum_samples_per_output: UInt
     maximum_samples_per_output: UInt
 
-    operator_type: ClassVar[str] = "ROI_ALIGN"
-    other_ranks: ClassVar[tuple[str, ...]] = ("roi", "batch_indices")
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = since("3_0")
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+    other_ranks = ("roi", "batch_indices")
+    moves_words = False
+    support = since("3_0")
+    constraints = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
         return aligned(self, input, roi, batch_indices, self.output.sizes[2:])
 
 
-@dataclass(frozen=True)
 class RoiAlign1Desc(OperatorDesc):
     """DML_ROI_ALIGN1_OPERATOR_DESC: resamples regions of pictures, each to the same size, with offsets of pixels.
 
@@ -266,12 +256,6 @@ class RoiAlign1Desc(OperatorDesc):
       minimum_samples_per_output: of an element along each dimension; at least 1.
       maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
-
-    Raises:
-      ConstraintError: a rule of `RoiAlign1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
-    Source: DML_ROI_ALIGN1_OPERATOR_DESC.
     """
 
     input: Input
@@ -280,20 +264,19 @@ class RoiAlign1Desc(OperatorDesc):
     output: Output
     reduction_function: FieldFunction
     interpolation_mode: FieldMode
-    spatial_scale_x: Real
-    spatial_scale_y: Real
-    input_pixel_offset: Real
-    output_pixel_offset: Real
-    out_of_bounds_input_value: Real
+    spatial_scale_x: Float
+    spatial_scale_y: Float
+    input_pixel_offset: Float
+    output_pixel_offset: Float
+    out_of_bounds_input_value: Float
     minimum_samples_per_output: UInt
     maximum_samples_per_output: UInt
     align_regions_to_corners: Bool
 
-    operator_type: ClassVar[str] = "ROI_ALIGN1"
-    other_ranks: ClassVar[tuple[str, ...]] = ("roi", "batch_indices")
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = since("4_0")
-    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+    other_ranks = ("roi", "batch_indices")
+    moves_words = False
+    support = since("4_0")
+    constraints = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
         return aligned(self, input, roi, batch_indices, self.output.sizes[2:])

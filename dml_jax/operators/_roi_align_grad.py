@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_sizes, sizes_follow
+from ..core.rules import Operands, custom, if_given, same_dtype, same_sizes, sizes_follow
 from ..core.structs.enumerations import FieldMode
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
-from ..core.structs.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
+from ..core.structs.fields import Bool, Float, IndexInput, Input, OptionalInput, OptionalOutput, UInt
 from ..core.structs.operator_desc import OneOrSeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction
-from ._roi_align import Real, aligned
+from ._roi_align import aligned
 from ._roi_rules import struct_rules
 
 __all__ = ["RoiAlignGradDesc"]
@@ -36,7 +35,6 @@ def _sizes(x: Operands) -> tuple[int, ...] | None:
     return None if x["input"] is None else x["input"].sizes
 
 
-@dataclass(frozen=True)
 class RoiAlignGradDesc(OneOrSeveralOutputs):
     """DML_ROI_ALIGN_GRAD_OPERATOR_DESC: computes the gradients of resampled regions.
 
@@ -57,10 +55,6 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
       maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
 
-    Raises:
-      ConstraintError: a rule of `RoiAlignGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Source: DML_ROI_ALIGN_GRAD_OPERATOR_DESC, whose gradient of corners lacks the scale, the offset and a division: the
       derivative is computed here.
     """
@@ -73,22 +67,19 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
     output_roi_gradient: OptionalOutput
     reduction_function: FieldFunction
     interpolation_mode: FieldMode
-    spatial_scale_x: Real
-    spatial_scale_y: Real
-    input_pixel_offset: Real
-    output_pixel_offset: Real
+    spatial_scale_x: Float
+    spatial_scale_y: Float
+    input_pixel_offset: Float
+    output_pixel_offset: Float
     minimum_samples_per_output: UInt
     maximum_samples_per_output: UInt
     align_regions_to_corners: Bool
 
-    operator_type: ClassVar[str] = "ROI_ALIGN_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp of dml_jax.roi_align"
-    other_ranks: ClassVar[tuple[str, ...]] = ("roi", "batch_indices", "output_roi_gradient")
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
-        Support.of("4_1", RANK_4, input_gradient=FLOATS, batch_indices=(DataType.UINT32,)),
-    )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    in_jax = "jax.vjp of dml_jax.roi_align"
+    other_ranks = ("roi", "batch_indices", "output_roi_gradient")
+    moves_words = False
+    support = (Support.of("4_1", RANK_4, input_gradient=FLOATS, batch_indices=(DataType.UINT32,)),)
+    constraints = (
         # All of one type; the first tensor may be left out.
         same_dtype("roi", "input_gradient"),
         if_given("output_gradient", same_dtype("output_gradient", "input_gradient")),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +11,10 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, floats, numbers, same_dtype, sizes_follow
+from ..core.rules import Operands, custom, each_at_least, floats, numbers, same_dtype, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
-from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.fields import Float, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import Size2D
 from ..operations.min_max import extreme
@@ -140,7 +138,6 @@ def _other_rows(x: Operands) -> str | None:
     return None if sizes[-1] == 5 and all(n == 1 for n in sizes[:-2]) else f"they are {sizes}"
 
 
-@dataclass(frozen=True)
 class RoiPoolingDesc(OperatorDesc):
     """DML_ROI_POOLING_OPERATOR_DESC: divides regions of pictures into grids, and finds the maximum of each cell.
 
@@ -151,10 +148,6 @@ class RoiPoolingDesc(OperatorDesc):
       spatial_scale: the factor of coordinates.
       pooled_size: the width and the height of the grid, in DirectML's order.
 
-    Raises:
-      ConstraintError: a rule of `RoiPoolingDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc, descs
@@ -164,20 +157,17 @@ class RoiPoolingDesc(OperatorDesc):
       ... )
       >>> desc.compute(np.float32([[[[4, 3, 2, 1]]]]), np.float32([[[[0, 1, 0, 3, 0]]]])).ravel()
       Array([3., 2.], dtype=float32)
-
-    Source: DML_ROI_POOLING_OPERATOR_DESC.
     """
 
     input: Input
     roi: Input
     output: Output
-    spatial_scale: Annotated[float, FLOAT]
+    spatial_scale: Float
     pooled_size: Size2D
 
-    operator_type: ClassVar[str] = "ROI_POOLING"
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    moves_words = False
+    support = levels(("1_0", RANK_4, FLOATS))
+    constraints = (
         custom("regions(roi)", "{roi}.{sizes} must be (1, 1, R, 5)", _other_rows),
         sizes_follow("output", _sizes, "(R, C, {pooled_size}.Height, {pooled_size}.Width)"),
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
@@ -12,9 +9,9 @@ from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.axes import along_axis, indexed_axes_not_empty
 from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
-from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
+from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import INDEXED_2_0, Support
+from ..core.structs.feature_level_tables import INDEXED_2_0
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
@@ -123,7 +120,6 @@ def scatter_elements(
     )
 
 
-@dataclass(frozen=True)
 class ScatterElementsDesc(OperatorDesc):
     """DML_SCATTER_OPERATOR_DESC: copies `input` and writes each element of `updates` where `indices` points.
 
@@ -133,10 +129,6 @@ class ScatterElementsDesc(OperatorDesc):
       updates: the sizes of `indices`.
       output: the sizes of `input`.
       axis: in [0, DimensionCount).
-
-    Raises:
-      ConstraintError: a rule of `ScatterElementsDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -161,11 +153,11 @@ class ScatterElementsDesc(OperatorDesc):
     output: Output
     axis: UInt
 
-    operator_type: ClassVar[str] = "SCATTER"
-    other_names: ClassVar[tuple[str, ...]] = ("SCATTER_ELEMENTS",)
-    replaces_in: ClassVar[str | None] = "input"
-    support: ClassVar[tuple[Support, ...]] = INDEXED_2_0
-    constraints: ClassVar[tuple[Rule, ...]] = (below_rank("axis", "output"), *SIZES, same_sizes("output", "input"))
+    operator_type = "SCATTER"
+    other_names = ("SCATTER_ELEMENTS",)
+    replaces_in = "input"
+    support = INDEXED_2_0
+    constraints = (below_rank("axis", "output"), *SIZES, same_sizes("output", "input"))
 
     def compute_checked(self, input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
         return scatter_elements(input, indices, updates, self.axis)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
@@ -13,9 +10,9 @@ from ..core.arguments.operator import operator
 from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit, with_hint
 from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
-from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
+from ..core.rules import Operands, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import INDEXED_2_1, Support
+from ..core.structs.feature_level_tables import INDEXED_2_1
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.gather_scatter_dimension_numbers import Slices
@@ -117,7 +114,6 @@ def scatter_nd(
     )
 
 
-@dataclass(frozen=True)
 class ScatterNDDesc(OperatorDesc):
     """DML_SCATTER_ND_OPERATOR_DESC: copies `input` and writes each slice of `updates` where a tuple points.
 
@@ -129,10 +125,6 @@ class ScatterNDDesc(OperatorDesc):
       output: the sizes of `input`.
       input_dimension_count: in [1, DimensionCount].
       indices_dimension_count: in [1, DimensionCount].
-
-    Raises:
-      ConstraintError: a rule of `ScatterNDDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -157,10 +149,10 @@ class ScatterNDDesc(OperatorDesc):
     input_dimension_count: UInt
     indices_dimension_count: UInt
 
-    operator_type: ClassVar[str] = "SCATTER_ND"
-    replaces_in: ClassVar[str | None] = "input"
-    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
-    constraints: ClassVar[tuple[Rule, ...]] = (*slice_rules("updates"), same_sizes("output", "input"))
+    operator_type = "SCATTER_ND"
+    replaces_in = "input"
+    support = INDEXED_2_1
+    constraints = (*slice_rules("updates"), same_sizes("output", "input"))
 
     def compute_checked(self, input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
         return self._scatter(input, indices, updates)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -76,7 +73,6 @@ def select(condition: Condition, a: Data, b: Data, *, out_sharding: OutSharding 
 _CONDITIONS = (DataType.UINT8,)
 
 
-@dataclass(frozen=True)
 class ElementWiseIfDesc(OperatorDesc):
     """DML_ELEMENT_WISE_IF_OPERATOR_DESC: takes elements from `a` where `condition` is not 0, and from `b` elsewhere.
 
@@ -85,10 +81,6 @@ class ElementWiseIfDesc(OperatorDesc):
       a: the sizes of `condition`.
       b: the sizes of `condition`.
       output: the sizes of `condition`.
-
-    Raises:
-      ConstraintError: a rule of `ElementWiseIfDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -108,15 +100,14 @@ class ElementWiseIfDesc(OperatorDesc):
     b: Input
     output: Output
 
-    operator_type: ClassVar[str] = "ELEMENT_WISE_IF"
-    other_types: ClassVar[tuple[str, ...]] = ("condition",)
-    support: ClassVar[tuple[Support, ...]] = (
+    other_types = ("condition",)
+    support = (
         Support.of("5_0", RANKS_1_TO_8, a=ALL_TYPES, condition=_CONDITIONS),
         Support.of("3_0", RANKS_1_TO_8, a=UP_TO_32_BITS, condition=_CONDITIONS),
         Support.of("2_1", RANK_4, a=UP_TO_32_BITS, condition=_CONDITIONS),
         Support.of("2_0", RANK_4, a=FLOATS, condition=_CONDITIONS),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = tuple(same_sizes(name, "condition") for name in ("a", "b", "output"))
+    constraints = tuple(same_sizes(name, "condition") for name in ("a", "b", "output"))
 
     def compute_checked(self, condition: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
         return select(condition, a, b)

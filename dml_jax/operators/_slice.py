@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 from jax import lax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
+from ..core.rules import Operands, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..core.structs.fields import INT, Input, Output, counted_by
+from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
+from ..core.structs.fields import INT, Input, Ints, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..operations.data_movement import move_elements, per_word
@@ -122,7 +121,6 @@ def _beyond(x: Operands) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
 class SliceDesc(OperatorDesc):
     """DML_SLICE_OPERATOR_DESC: copies elements of `input`, from an offset on in steps.
 
@@ -133,10 +131,6 @@ class SliceDesc(OperatorDesc):
       sizes: of the output, not of a window.
       strides: elements of `input` from one that is copied to the next, per dimension; at least 1.
 
-    Raises:
-      ConstraintError: a rule of `SliceDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import SliceDesc, TensorDesc
@@ -146,19 +140,16 @@ class SliceDesc(OperatorDesc):
       ... ).compute(np.arange(1, 17, dtype=np.int32).reshape(4, 4))
       Array([[ 5,  8],
              [13, 16]], dtype=int32)
-
-    Source: DML_SLICE_OPERATOR_DESC.
     """
 
     input: Input
     output: Output
-    offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
-    sizes: Annotated[tuple[int, ...], counted_by("DimensionCount")]
-    strides: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    offsets: Ints
+    sizes: Ints
+    strides: Ints
 
-    operator_type: ClassVar[str] = "SLICE"
-    support: ClassVar[tuple[Support, ...]] = levels(*_TABLE, ("1_0", RANKS_4_TO_5, _FIRST_TYPES))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    support = levels(*_TABLE, ("1_0", RANKS_4_TO_5, _FIRST_TYPES))
+    constraints = (
         *(one_per_dimension(name, "input") for name in ("offsets", "sizes", "strides")),
         each_at_least("strides", 1),
         sizes_follow("output", lambda x: x["sizes"], "{sizes}"),
@@ -170,7 +161,6 @@ class SliceDesc(OperatorDesc):
         return slice(input, self.offsets, window, self.strides)
 
 
-@dataclass(frozen=True)
 class Slice1Desc(OperatorDesc):
     """DML_SLICE1_OPERATOR_DESC: copies the elements of a window, in either direction.
 
@@ -180,10 +170,6 @@ class Slice1Desc(OperatorDesc):
       input_window_offsets: first element of the window, per dimension.
       input_window_sizes: length of the window, at least 1; it lies inside `input`.
       input_window_strides: elements from one that is copied to the next; not 0. A negative one starts at the end.
-
-    Raises:
-      ConstraintError: a rule of `Slice1Desc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -200,13 +186,12 @@ class Slice1Desc(OperatorDesc):
 
     input: Input
     output: Output
-    input_window_offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
-    input_window_sizes: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_offsets: Ints
+    input_window_sizes: Ints
     input_window_strides: Annotated[tuple[int, ...], counted_by("DimensionCount", INT)]
 
-    operator_type: ClassVar[str] = "SLICE1"
-    support: ClassVar[tuple[Support, ...]] = levels(*_TABLE)
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    support = levels(*_TABLE)
+    constraints = (
         *RULES,
         within_reach("output", SIZES, STRIDES),
     )

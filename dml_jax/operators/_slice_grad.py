@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -12,10 +11,10 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
+from ..core.rules import Operands, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..core.structs.fields import INT, Input, Output, counted_by
+from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
+from ..core.structs.fields import INT, Input, Ints, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.data_movement import move_elements
 from ..operations.values.bit_exact import as_guarded_bits
@@ -103,7 +102,6 @@ def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[in
     return before, size - before - reach - 1, abs(stride) - 1 if n != 1 else 0
 
 
-@dataclass(frozen=True)
 class SliceGradDesc(OperatorDesc):
     """DML_SLICE_GRAD_OPERATOR_DESC: puts a gradient where SLICE1 read its elements, and 0 elsewhere.
 
@@ -113,10 +111,6 @@ class SliceGradDesc(OperatorDesc):
       input_window_offsets: first element of the window in `output_gradient`, per dimension.
       input_window_sizes: length of the window, at least 1; it lies inside `output_gradient`.
       input_window_strides: elements from one that is written to the next; not 0. A negative one starts at the end.
-
-    Raises:
-      ConstraintError: a rule of `SliceGradDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -133,18 +127,17 @@ class SliceGradDesc(OperatorDesc):
 
     input_gradient: Input
     output_gradient: Output
-    input_window_offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
-    input_window_sizes: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_offsets: Ints
+    input_window_sizes: Ints
     input_window_strides: Annotated[tuple[int, ...], counted_by("DimensionCount", INT)]
 
-    operator_type: ClassVar[str] = "SLICE_GRAD"
-    support: ClassVar[tuple[Support, ...]] = levels(
+    support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
         ("3_0", RANKS_4_TO_5, UP_TO_32_BITS),
         of="input_gradient",
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         *(
             one_per_dimension(name, "output_gradient")
             for name in ("input_window_offsets", "input_window_sizes", "input_window_strides")

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from ..core.arguments.kinds import per_dimension
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
-from ..core.structs.fields import counted_by
 from ..operations.sliding_windows import Windows
 
 # The least number of each attribute, which is its default.
@@ -18,7 +17,6 @@ _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "
 _SIZES, *_OTHERS = _LEAST
 
 PerWindow = Annotated[int | Sequence[int], per_dimension(len, "window_sizes")]
-FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
 # The spatial sizes of the image; None while a rule is broken.
 SizesOf = Callable[[Operands], Sequence[Any] | None]
 

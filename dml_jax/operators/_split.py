@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum_rank
+from ..core.rules import Operands, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Input, Outputs, UInt
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
@@ -89,7 +87,6 @@ def _parts(x: Operands) -> str | None:
     return None if total == input[axis] else f"they add up to {total}, not {input[axis]}"
 
 
-@dataclass(frozen=True)
 class SplitDesc(SeveralOutputs):
     """DML_SPLIT_OPERATOR_DESC: takes `input` apart along `axis`.
 
@@ -98,10 +95,6 @@ class SplitDesc(SeveralOutputs):
       outputs: one tensor or more, of the sizes of `input` but along `axis`, where theirs add up to that of `input`.
       axis: in [0, DimensionCount).
 
-    Raises:
-      ConstraintError: a rule of `SplitDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import SplitDesc, TensorDesc
@@ -109,22 +102,19 @@ class SplitDesc(SeveralOutputs):
       ...     input=TensorDesc("UINT8", (5,)), outputs=(TensorDesc("UINT8", (2,)), TensorDesc("UINT8", (3,))), axis=0
       ... ).compute(np.uint8([1, 2, 3, 4, 5]))
       (Array([1, 2], dtype=uint8), Array([3, 4, 5], dtype=uint8))
-
-    Source: DML_SPLIT_OPERATOR_DESC.
     """
 
     input: Input
     outputs: Outputs
     axis: UInt
 
-    operator_type: ClassVar[str] = "SPLIT"
-    support: ClassVar[tuple[Support, ...]] = levels(
+    support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         ("1_0", RANK_4, (*FLOATS, *(DataType[n] for n in ("INT32", "INT16", "UINT32", "UINT16")))),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         below_rank("axis", "input"),
         custom(
             "parts", "{outputs} must have the {sizes} of {input}, but along {axis}, where they add up to it", _parts

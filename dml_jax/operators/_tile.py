@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, each_at_least, one_per_dimension, representable, sizes_follow
+from ..core.rules import Operands, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.tile import repeat_whole
@@ -68,7 +67,6 @@ def tile(input: Data, repeats: Sequence[int], *, out_sharding: OutSharding = Non
     return repeat_whole(jnp.asarray(input), tuple(repeats))
 
 
-@dataclass(frozen=True)
 class TileDesc(OperatorDesc):
     """DML_TILE_OPERATOR_DESC: repeats `input` along each dimension.
 
@@ -76,10 +74,6 @@ class TileDesc(OperatorDesc):
       input: any sizes.
       output: the sizes of `input` times `repeats`.
       repeats: how often, per dimension; at least 1.
-
-    Raises:
-      ConstraintError: a rule of `TileDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -96,14 +90,13 @@ class TileDesc(OperatorDesc):
     output: Output
     repeats: Annotated[tuple[int, ...], counted_by("RepeatsCount")]
 
-    operator_type: ClassVar[str] = "TILE"
-    support: ClassVar[tuple[Support, ...]] = levels(
+    support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         ("1_0", RANK_4, FLOATS),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    constraints = (
         COUNT,
         each_at_least("repeats", 1),
         sizes_follow("output", _tiled_sizes, "{input}.{sizes} * {repeats}"),

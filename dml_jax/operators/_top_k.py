@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.indices.axes import along_axis
-from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
+from ..core.rules import Operands, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
@@ -144,7 +143,6 @@ def _compute(
     return values, indices.astype(index.dtype)
 
 
-@dataclass(frozen=True)
 class TopKDesc(SeveralOutputs):
     """DML_TOP_K_OPERATOR_DESC: finds the greatest elements along an axis, and where they lie.
 
@@ -154,10 +152,6 @@ class TopKDesc(SeveralOutputs):
       output_index: the same sizes.
       axis: in [0, DimensionCount).
       k: from 1 to the size of `input` along `axis`.
-
-    Raises:
-      ConstraintError: a rule of `TopKDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -178,20 +172,18 @@ class TopKDesc(SeveralOutputs):
     axis: UInt
     k: UInt
 
-    operator_type: ClassVar[str] = "TOP_K"
-    other_types: ClassVar[tuple[str, ...]] = ("output_index",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
+    other_types = ("output_index",)
+    moves_words = False
+    support = (
         *_SINCE_2_1,
         Support.of("1_0", RANK_4, input=FLOATS, output_index=(DataType.UINT32,)),
     )
-    constraints: ClassVar[tuple[Rule, ...]] = _STRUCT_RULES
+    constraints = _STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _compute(input, self.output_index, self.axis, self.k, "decreasing")
 
 
-@dataclass(frozen=True, init=False)
 class TopK1Desc(SeveralOutputs):
     """DML_TOP_K1_OPERATOR_DESC: finds the greatest or the least elements along an axis, and where they lie.
 
@@ -202,10 +194,6 @@ class TopK1Desc(SeveralOutputs):
       axis: in [0, DimensionCount).
       k: from 1 to the size of `input` along `axis`.
       axis_direction: an `AxisDirection`, or its DirectML name in full or as suffix.
-
-    Raises:
-      ConstraintError: a rule of `TopK1Desc.wordings()` is broken, or an unknown direction.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -226,11 +214,10 @@ class TopK1Desc(SeveralOutputs):
     k: UInt
     axis_direction: FieldDirection
 
-    operator_type: ClassVar[str] = "TOP_K1"
-    other_types: ClassVar[tuple[str, ...]] = ("output_index",)
-    moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = _SINCE_2_1
-    constraints: ClassVar[tuple[Rule, ...]] = _STRUCT_RULES
+    other_types = ("output_index",)
+    moves_words = False
+    support = _SINCE_2_1
+    constraints = _STRUCT_RULES
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from ..core.structs.feature_level_tables import (
     Support,
     levels,
 )
-from ..core.structs.fields import FLOAT, named
+from ..core.structs.fields import Float, named
 from ..core.structs.scalar import truncated
 from ..core.tensors.data_type import DataType
 from ..operations.values import elementary_functions as elementary
@@ -63,11 +63,6 @@ _ROUND = {
 }
 
 
-def _names(members: type[enum.IntEnum]) -> str:
-    *others, last = members.__members__
-    return f"{', '.join(others)} or {last}, or its number."
-
-
 def _sign(x: jax.Array) -> jax.Array:
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
@@ -92,7 +87,6 @@ def _tests(level: str, output: tuple[DataType, ...]) -> tuple[Support, ...]:
 
 # The rows.
 
-_Real = Annotated[float, FLOAT]
 _Infinities = Annotated[IsInfinityMode, named(IsInfinityMode, "DML_IS_INFINITY_MODE_")]
 _Rounding = Annotated[RoundingMode, named(RoundingMode, "DML_ROUNDING_MODE_")]
 _scaled = partial(Row, has_scale_bias=True, in_place=("input",))
@@ -135,7 +129,7 @@ ROWS: Mapping[str, Row] = {
         constant_power,
         "jax.numpy.power",
         levels(("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("1_0", RANK_4, FLOATS)),
-        fields={"exponent": (_Real, "a number.")},
+        fields={"exponent": Annotated[Float, "a number."]},
     ),
     "ELEMENT_WISE_THRESHOLD": _scaled(
         "x, but at least a constant.",
@@ -146,7 +140,7 @@ ROWS: Mapping[str, Row] = {
             ("2_1", RANK_4, UP_TO_32_BITS),
             ("1_0", RANK_4, FLOATS),
         ),
-        fields={"min": (_Real, "a number; of integers its whole part counts, or the nearest one.")},
+        fields={"min": Annotated[Float, "a number; of integers its whole part counts, or the nearest one."]},
     ),
     "ELEMENT_WISE_ERF": _of_floats("the error function of x.", lax.erf, "jax.lax.erf", _FLOATS_SINCE_2_0),
     "ELEMENT_WISE_SINH": _of_floats("sinh(x).", jnp.sinh, "jax.numpy.sinh", _FLOATS_SINCE_2_0),
@@ -190,7 +184,7 @@ ROWS: Mapping[str, Row] = {
         lambda x, mode: _ROUND[mode](x),
         "jax.numpy.rint or jax.numpy.trunc or jax.lax.round",
         _FLOATS_SINCE_2_1,
-        fields={"rounding_mode": (_Rounding, _names(RoundingMode))},
+        fields={"rounding_mode": _Rounding},
         in_place=("input",),
     ),
     "ELEMENT_WISE_IS_INFINITY": Row(
@@ -198,7 +192,7 @@ ROWS: Mapping[str, Row] = {
         lambda x, mode: _IS_INFINITE[mode](x),
         "jax.numpy.isinf or jax.numpy.isposinf or jax.numpy.isneginf",
         _tests("2_1", (DataType.UINT8,)),
-        fields={"infinity_mode": (_Infinities, _names(IsInfinityMode))},
+        fields={"infinity_mode": _Infinities},
     ),
     "ELEMENT_WISE_BIT_NOT": Row(
         "every bit of x the other way round.",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom
+from ..core.rules import Operands, custom
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import Support
-from ..core.structs.fields import Input, Output
+from ..core.structs.fields import Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.unfold import unfold_windows
-from ._sliding_windows import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
+from ._sliding_windows import PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]
 
@@ -111,7 +109,6 @@ def unfold(
     return unfold_windows(array, windows).reshape(*lead, channels * rows, columns)
 
 
-@dataclass(frozen=True)
 class UnfoldDesc(OperatorDesc):
     """DML_UNFOLD_OPERATOR_DESC: copies each window that slides over `input` into a column.
 
@@ -123,10 +120,6 @@ class UnfoldDesc(OperatorDesc):
       dilations: elements from one of a window to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
       end_padding: zeros after it.
-
-    Raises:
-      ConstraintError: a rule of `UnfoldDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -144,16 +137,15 @@ class UnfoldDesc(OperatorDesc):
 
     input: Input
     output: Output
-    window_sizes: FieldInts
-    strides: FieldInts
-    dilations: FieldInts
-    start_padding: FieldInts
-    end_padding: FieldInts
+    window_sizes: Ints
+    strides: Ints
+    dilations: Ints
+    start_padding: Ints
+    end_padding: Ints
 
-    operator_type: ClassVar[str] = "UNFOLD"
-    other_ranks: ClassVar[tuple[str, ...]] = ("output",)
-    support: ClassVar[tuple[Support, ...]] = support_of("input")
-    constraints: ClassVar[tuple[Rule, ...]] = struct_rules("input", "output")
+    other_ranks = ("output",)
+    support = support_of("input")
+    constraints = struct_rules("input", "output")
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return unfold(

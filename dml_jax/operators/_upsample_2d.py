@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 
 from ..core.arguments.kinds import Data, OutSharding, per_dimension
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
+from ..core.rules import Operands, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
-from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.size_and_scale_bias import Size2D
@@ -139,7 +138,6 @@ def _not_enlarged(x: Operands) -> str | None:
     return None if min(size.width, size.height) >= 1 else f"it is {size}"
 
 
-@dataclass(frozen=True, init=False)
 class Upsample2DDesc(OperatorDesc):
     """DML_UPSAMPLE_2D_OPERATOR_DESC: enlarges the last two dimensions of `input` by whole numbers.
 
@@ -148,10 +146,6 @@ class Upsample2DDesc(OperatorDesc):
       output: the sizes of `input`, but H times the height and W times the width.
       scale_size: the width and the height, in DirectML's order, each at least 1.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
-
-    Raises:
-      ConstraintError: a rule of `Upsample2DDesc.wordings()` is broken, or an unknown mode.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -171,9 +165,9 @@ class Upsample2DDesc(OperatorDesc):
     scale_size: Size2D
     interpolation_mode: FieldMode
 
-    operator_type: ClassVar[str] = "UPSAMPLE_2D"
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    operator_type = "UPSAMPLE_2D"
+    support = levels(("1_0", RANKS_4_TO_5, FLOATS))
+    constraints = (
         custom("positive(scale_size)", "{scale_size}.Width and .Height must be at least 1", _not_enlarged),
         sizes_follow(
             "output", _struct_output_sizes, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,8 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
 from ..core.sharding import dims_of_input
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
-from ..core.structs.fields import FLOAT, Input, Output, counted_by
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.fields import FLOAT, Float, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
 from ..operations.values.accumulation_types import narrow_apart
@@ -90,7 +89,6 @@ def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_shar
     return narrow_apart(array.astype(dtype) * factor + shifts, array.dtype)
 
 
-@dataclass(frozen=True)
 class ValueScale2DDesc(OperatorDesc):
     """DML_VALUE_SCALE_2D_OPERATOR_DESC: multiplies pictures by a number, and adds one per channel.
 
@@ -99,10 +97,6 @@ class ValueScale2DDesc(OperatorDesc):
       output: the sizes of `input`.
       scale: a number.
       bias: one number per channel.
-
-    Raises:
-      ConstraintError: a rule of `ValueScale2DDesc.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here.
 
     Example:
       >>> import numpy as np
@@ -117,12 +111,12 @@ class ValueScale2DDesc(OperatorDesc):
 
     input: Input
     output: Output
-    scale: Annotated[float, FLOAT]
+    scale: Float
     bias: Annotated[tuple[float, ...], counted_by("ChannelCount", FLOAT)]
 
-    operator_type: ClassVar[str] = "VALUE_SCALE_2D"
-    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = (
+    operator_type = "VALUE_SCALE_2D"
+    support = levels(("1_0", RANK_4, FLOATS))
+    constraints = (
         PER_CHANNEL,
         custom("grey_or_colour", "{bias} must have 1 or 3 entries", _neither_grey_nor_colour),
         same_sizes("output", "input"),

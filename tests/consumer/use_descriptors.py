@@ -131,6 +131,7 @@ def reads() -> list[OperatorDesc]:
     assert_type(gather.validate("3_0"), None)
     assert_type(gather.wordings("3.0"), dict[str, str])
     assert_type(gather.operator_type, str)
+    assert_type(gather.other_types, tuple[str, ...])
     assert_type(GatherDesc.input_names(), tuple[str, ...])
     assert_type(gather.compute(on_device(np.zeros((3, 2), np.float32)), np.array([[0, 2]], np.int32)), jax.Array)
     return [

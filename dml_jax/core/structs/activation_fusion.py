@@ -49,7 +49,7 @@ def _to_json(activation: Activation) -> Any:
     return form
 
 
-_ONE = Field("activation", as_activation, _from_json, _to_json)
+_ONE = Field("activation", as_activation, _from_json, _to_json, help="an `Activation`, or None.")
 _EACH = counted_by("ActivationDescCount", _ONE, "Activation")
 # The fields of structs.
 Fused = Annotated[Activation | None, replace(_ONE, is_optional=True)]

@@ -9,10 +9,11 @@ class Slice1Desc(OperatorDesc):
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import Annotated, Any, get_type_hints
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class Field:
       is_optional: whether it may be None.
       is_index: whether it is a tensor of indices. These may become 32-bit ones while x64 is off; data never do.
       values: of an enumeration, DirectML's names of its members.
+      help: its usual words in help. A text beside the kind in `Annotated` replaces them.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class Field:
     is_optional: bool = False
     is_index: bool = False
     values: tuple[str, ...] = ()
+    help: str = ""
 
     @property
     def is_tensor(self) -> bool:
@@ -86,15 +89,27 @@ class Field:
         return self.read(struct, name, value)
 
 
-@cache
 def fields_of(cls: type) -> Mapping[str, Field]:
-    """The fields of a struct, by name, in DirectML's order."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {
-        name: next(part for part in hint.__metadata__ if isinstance(part, Field))
-        for name, hint in hints.items()
-        if hasattr(hint, "__metadata__")
-    }
+    """Returns the kind of each field of a struct, a dataclass, in DirectML's order.
+
+    Raises:
+      TypeError: a field has no kind.
+    """
+    return {field.name: _kind_of(cls, field.name) for field in fields(cls)}
+
+
+def _kind_of(cls: type, name: str) -> Field:
+    """Reads the annotation of a field, in the module of the class that has it."""
+    owner = next(base for base in cls.__mro__ if name in getattr(base, "__annotations__", ()))
+    annotation, names = owner.__annotations__[name], vars(sys.modules[owner.__module__])
+    if isinstance(annotation, str):
+        annotation = names[annotation] if annotation in names else eval(annotation, names)
+    parts = getattr(annotation, "__metadata__", ())
+    kind = next((part for part in parts if isinstance(part, Field)), None)
+    if kind is None:
+        raise TypeError(f"{cls.__name__}.{name} must have a kind of core/structs/fields.py, such as UInt")
+    texts = [part for part in parts if isinstance(part, str)]
+    return replace(kind, help=texts[-1]) if texts else kind
 
 
 # Tensors.
@@ -125,6 +140,7 @@ def _array_of(field: Field, what: str, count: str) -> Field:
         from_json=lambda json: _elements(field, json) if isinstance(json, list) else json,
         to_json=lambda value: [field.to_json(element) for element in value],
         counted_by=count,
+        help="",
     )
 
 
@@ -171,6 +187,7 @@ UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
 FLOAT = Field("float", as_real, number_from_json, number_to_json)
 UInt = Annotated[int, UINT]
+Float = Annotated[float, FLOAT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
 
 
@@ -179,7 +196,9 @@ def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
     return _array_of(of, what or ("integers" if of is not FLOAT else "real numbers"), count)
 
 
-Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
+Ints = Annotated[tuple[int, ...], counted_by("DimensionCount")]
+Axis = Annotated[UInt, "in [0, DimensionCount)."]
+Axes = Annotated[tuple[int, ...], counted_by("AxisCount"), "different dimensions, one at least."]
 
 # Enumerations.
 
@@ -212,4 +231,6 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
             raise ConstraintError(f"its name must be one of {', '.join(values)}, but it is {json!r}")
         return json
 
-    return Field("enum", read, from_json, to_json=lambda value: value.name, values=values)
+    article = "an" if names.__name__[0] in "AEIOU" else "a"
+    words = f"{article} `{names.__name__}`, or its DirectML name in full or as suffix."
+    return Field("enum", read, from_json, to_json=lambda value: value.name, values=values, help=words)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import jax
 import numpy as np
@@ -23,17 +23,23 @@ from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .feature_level_tables import Support, table_rules
 from .fields import Field, fields_of
+from .struct_help import complete_docstring
+from .struct_names import operator_type_of
 from .struct_rules import shared_by_all
 
 
+@dataclass_transform(frozen_default=True)
 class OperatorDesc(Computation[R]):
     """A DML_*_OPERATOR_DESC struct: frozen, hashable, and valid if it exists.
 
     Fields carry DirectML's names in snake_case, a tensor's without the suffix Tensor, in DirectML's order.
-    Subclasses give the struct's name, its own rules, its feature-level table and `compute_checked`; one of several
-    outputs is a `SeveralOutputs`.
+    A subclass is a frozen dataclass without the decorator. It gives its fields, its own rules, its feature-level table
+    and `compute_checked`; one of several outputs is a `SeveralOutputs`. The rest follows: `operator_type` from the name
+    of the class, the help from its fields.
     """
 
+    # DirectML's name, by default that of the class in its form.
+    operator_type: ClassVar[str]
     other_names: ClassVar[tuple[str, ...]] = ()
     constraints: ClassVar[tuple[Rule, ...]] = ()
     support: ClassVar[tuple[Support, ...]]
@@ -49,6 +55,27 @@ class OperatorDesc(Computation[R]):
     in_jax: ClassVar[str] = ""
     # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
     moves_words: ClassVar[bool] = True
+
+    def __init_subclass__(cls, *, is_base: bool = False) -> None:
+        """Makes a struct of a subclass, or with `is_base` a dataclass that others share.
+
+        Raises:
+          TypeError: the class is not called as a struct, or a field has no kind, or no words of help.
+        """
+        super().__init_subclass__()
+        written = vars(cls)["__doc__"]  # a dataclass has another one if this one is missing
+        dataclass(frozen=True, repr=False)(cls)
+        if is_base:
+            return
+        if "operator_type" not in vars(cls):
+            cls.operator_type = operator_type_of(cls.__name__)
+        fields = cls.fields()
+        if written:
+            docstrings = [base.__doc__ or "" for base in reversed(cls.__mro__) if is_dataclass(base)]
+            cls.__doc__ = complete_docstring(cls.__name__, cls.operator_type, docstrings, fields, cls.constraints)
+
+    def __repr__(self) -> str:  # one for all structs: each that a dataclass makes costs time at import
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in self.operands().items())})"
 
     def __post_init__(self) -> None:
         names = self.directml_names()
@@ -73,11 +100,7 @@ class OperatorDesc(Computation[R]):
     @cache
     def fields(cls) -> Mapping[str, Field]:
         """Returns the kind of each field, in DirectML's order."""
-        kinds, names = fields_of(cls), [f.name for f in fields(cls)]  # type: ignore[arg-type]
-        for name in names:
-            if name not in kinds:
-                raise TypeError(f"{cls.__name__}.{name} must have a kind of core/structs/fields.py, such as UInt")
-        return {name: kinds[name] for name in names}
+        return fields_of(cls)
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:

@@ -63,8 +63,16 @@ def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
     return _TYPE_NAME.read(struct, field, name)
 
 
-ScalarType = Annotated[DataType, replace(_TYPE_NAME, read=_as_scalar_type)]
-Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json)]
+ScalarType = Annotated[
+    DataType,
+    replace(_TYPE_NAME, read=_as_scalar_type),
+    "that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.",
+]
+Scalar = Annotated[
+    Any,
+    Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json),
+    "a number of that type; one of NumPy of as many bits stands for its bits.",
+]
 
 
 def scalar_of(value: Any, data_type: DataType) -> np.generic:

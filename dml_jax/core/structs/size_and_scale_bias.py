@@ -57,4 +57,4 @@ def _small_struct(cls: type, number: Field, kind: str, *, is_optional: bool = Fa
 
 Size2D = Annotated[Size, _small_struct(Size, UINT, "size 2d")]
 SCALE_BIAS = _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)
-ScaleBias = Annotated[ScaleAndBias | None, SCALE_BIAS]
+ScaleBias = Annotated[ScaleAndBias | None, SCALE_BIAS, "a pair of numbers, for input * scale + bias; or None."]

@@ -1,0 +1,80 @@
+"""The docstring of a struct: its own words, and the usual ones of its fields and of all structs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import cleandoc
+from itertools import permutations
+
+from ..rules import Rule
+from .fields import Field
+
+_SECTIONS = re.compile("^(?=Args:|Raises:|Example:|Source: )", re.MULTILINE)
+_ARGUMENTS = re.compile(r"^  (\w+): (.*(?:\n    .*)*)", re.MULTILINE)
+
+
+def complete_docstring(
+    struct: str, operator_type: str, docstrings: Sequence[str], fields: Mapping[str, Field], rules: Iterable[Rule]
+) -> str:
+    """Returns the docstring of a struct with all sections: Args, Raises, Example, Source.
+
+    Args:
+      struct: the name of the class.
+      operator_type: DirectML's name of the operator.
+      docstrings: those in the source, of the bases and last of the struct. Args may leave out a field that has usual
+        words. The sections Raises and Source may be missing.
+      fields: its fields.
+      rules: its own rules.
+
+    Raises:
+      TypeError: a field has no words, or Args names a field that the struct does not have.
+    """
+    written = [_sections(docstring) for docstring in docstrings]
+    sections, words = written[-1], _usual_words(fields, rules)
+    for arguments in (_ARGUMENTS.findall(each.get("Args", "")) for each in written):
+        words |= arguments
+    if unknown := [name for name in words if name not in fields]:
+        raise TypeError(f"{struct}: Args of the docstring names {unknown[0]}, but the fields are {', '.join(fields)}")
+    if silent := [name for name in fields if name not in words]:
+        raise TypeError(
+            f"{struct}.{silent[0]} needs words of help: a line in Args of the docstring, "
+            'or a text beside its kind, as in Annotated[UInt, "at least 1."]'
+        )
+    parts = (
+        sections[""],
+        "\n".join(("Args:", *(f"  {name}: {words[name]}" for name in fields))),
+        sections.get("Raises", _raised(struct, fields)),
+        sections.get("Example"),
+        sections.get("Source", f"Source: DML_{operator_type}_OPERATOR_DESC."),
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def _sections(docstring: str) -> dict[str, str]:
+    """Returns the sections of a docstring by their names, and what is before them as ""."""
+    head, *sections = _SECTIONS.split(cleandoc(docstring))
+    return {"": head.rstrip()} | {section.partition(":")[0]: section.rstrip() for section in sections}
+
+
+def _usual_words(fields: Mapping[str, Field], rules: Iterable[Rule]) -> dict[str, str]:
+    """Returns the words of kinds that have some, and of tensors as large as another one; the first has any sizes."""
+    names = {rule.name for rule in rules}
+    tensors = [name for name, field in fields.items() if field.is_tensor]
+    words = dict.fromkeys(tensors[:1], "any sizes.")
+    words |= {name: field.help for name, field in fields.items() if field.help}
+    for name, other in permutations(tensors, 2):
+        if f"same_sizes({name}, {other})" in names:
+            words[name] = f"the sizes of `{other}`{'; or None' if fields[name].is_optional else ''}."
+    return words
+
+
+def _raised(struct: str, fields: Mapping[str, Field]) -> str:
+    named = " or ".join(f"`{name}`" for name, field in fields.items() if field.values)
+    unknown = f", or an unknown {named}" if named else ""
+    wrong = "or a field of the wrong type"
+    if any(field.kind == "scalar union" for field in fields.values()):
+        wrong = "a field of the wrong type, or a number its type lacks"
+    return f"""Raises:
+  ConstraintError: a rule of `{struct}.wordings()` is broken{unknown}.
+  DataTypeError: a data type that DirectML does not take here, {wrong}."""

@@ -1,9 +1,13 @@
 """Assertions on bits and rounding errors, samples of parameters, and programs that share a compilation."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from dml_jax import DataTypeError
 
 
 def sampled(values, sample):
@@ -70,6 +74,13 @@ def assert_is(actual, expected, input=None):
     assert len(jax.tree.leaves(actual)) == len(jax.tree.leaves(expected))
     for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert_same_bits(one, other)
+
+
+def refused_without_x64(what):
+    """For a `with` block: while 64-bit types are disabled, its first call must be refused, as `what` needs them."""
+    if jax.config.jax_enable_x64:
+        return contextlib.nullcontext()
+    return pytest.raises(DataTypeError, match=f"{what} needs 64-bit types")
 
 
 def assert_calls_agree(calls):

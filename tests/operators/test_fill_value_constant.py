@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, together
+from checks import assert_same_bits, refused_without_x64, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -204,12 +204,9 @@ def test_every_way_to_give_a_number(value):
 
 
 def test_64_bit_types_need_x64(x64):
-    if x64:
+    with refused_without_x64("dtype of 64 bits"):
         assert_same_bits(fill_value_constant((2,), 2**53 + 1, np.int64), np.full(2, 2**53 + 1))
         assert_same_bits(fill_value_constant((2,), 0.1, np.float64), np.full(2, 0.1))
-    else:
-        with pytest.raises(DataTypeError, match="dtype of 64 bits needs 64-bit types"):
-            fill_value_constant((2,), 1, np.int64)
 
 
 # Transformations.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, together
+from checks import assert_same_bits, refused_without_x64, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -176,13 +176,10 @@ def test_no_error_adds_up():
 
 
 def test_float64(x64):
-    if x64:
+    with refused_without_x64("dtype of 64 bits"):
         assert_same_bits(
             fill_value_sequence((3,), 2**53 - 1, -0.5, np.float64), np.array([0, -0.5, -1]) + (2.0**53 - 1)
         )
-    else:
-        with pytest.raises(DataTypeError, match="dtype of 64 bits needs 64-bit types"):
-            fill_value_sequence((3,), 0, 1, np.float64)
 
 
 def test_special_floats():

@@ -61,6 +61,22 @@ def narrow_floats(*without):
 
 every_narrow_float = pytest.mark.parametrize("dtype", narrow_floats(), ids=str)
 
+OTHER_TYPES = ["bool", "complex64", "float32", "float16", "int4"]
+
+
+def every_other_type(test):
+    return pytest.mark.thinned(2)(pytest.mark.parametrize("name", OTHER_TYPES)(test))
+
+
+def telling_bits(name):
+    """3 x 4 elements: any bits, and -0.0, NaN, infinity and a subnormal number if there are such."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        return np.arange(12).reshape(3, 4).astype(dtype)
+    x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+    x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    return x
+
 
 # Keys.
 

@@ -2,12 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_same_bits, refused_without_x64
 from resample_cases import ALL_MODES, X, oracle
-from small_arrays import every_narrow_float, random_keys
+from small_arrays import every_narrow_float, every_other_type, random_keys, telling_bits
 
 from dml_jax import resample
 
@@ -28,15 +27,9 @@ def test_bits_of_narrow_floats(dtype):
     )
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        x = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    x = telling_bits(name)
     assert_same_bits(resample(x, (2, 6), (0.5, 1.5)), oracle(x, (2, 6), (0.5, 1.5)))
 
 

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_narrow_float, every_other_type, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -178,8 +178,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(fill_diagonals(x, begin=0, end=2, value=value), oracle(x, 0, 2, value))
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     if name in ("bool", "int4"):

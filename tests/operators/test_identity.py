@@ -14,7 +14,14 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import (
+    every_narrow_float,
+    every_other_type,
+    every_small_shape,
+    numbered,
+    on_explicit_mesh,
+    random_keys,
+)
 
 from dml_jax import (
     CompiledOperator,
@@ -217,8 +224,7 @@ def test_a_copy_keeps_bits(dtype):
     assert_same_bits(jax.jit(lambda x: identity(identity(x)[None]))(x), x[None])
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = numbered((3, 4)).astype(dtype)

@@ -4,7 +4,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, refused_without_x64
@@ -13,7 +12,15 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import (
+    every_narrow_float,
+    every_other_type,
+    every_small_shape,
+    numbered,
+    on_explicit_mesh,
+    random_keys,
+    telling_bits,
+)
 
 from dml_jax import ConstraintError, DataTypeError, JoinDesc, TensorDesc, compile_operator, join
 
@@ -150,15 +157,9 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(twice(one, other), np.concatenate([other, one, one]))
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        x = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    x = telling_bits(name)
     assert_same_bits(join([x, x[:, :1], x[:, 2:]], 1), oracle([x, x[:, :1], x[:, 2:]], 1))
 
 

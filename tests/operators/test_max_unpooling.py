@@ -17,6 +17,7 @@ from small_arrays import (
     INTEGERS,
     SIX,
     every_narrow_float,
+    every_other_type,
     every_small_shape,
     indices_around,
     numbered,
@@ -144,8 +145,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(twice, np.stack([x, np.zeros_like(x)]))
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = np.array([-0.0, np.nan, np.inf, 1e-45] if dtype.kind in "fc" else [0, 1, 1, 0]).astype(dtype)

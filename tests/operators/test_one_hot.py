@@ -16,6 +16,7 @@ from refusals import refuses
 from small_arrays import (
     INTEGERS,
     every_narrow_float,
+    every_other_type,
     every_small_shape,
     indices_around,
     numbered,
@@ -151,8 +152,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(jax.jit(jax.vmap(lambda v: one_hot(at, one_hot(at, v, 2, 0), 2, 0)))(values), values)
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     values = np.array([-0.0, np.nan]) if dtype.kind in "fc" else np.array([0, 1])

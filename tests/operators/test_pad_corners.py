@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, refused_without_x64
-from small_arrays import every_narrow_float, numbered, random_keys
+from small_arrays import every_narrow_float, every_other_type, numbered, random_keys, telling_bits
 
 from dml_jax import ConstraintError, DataTypeError, Padding1Desc, PaddingDesc, TensorDesc, compile_operator, pad
 from operators.test_pad import COPIES, MODES, X, oracle
@@ -174,15 +174,9 @@ def test_bits_of_narrow_floats(mode, dtype):
     assert_same_bits(twice(bits.view(dtype)), wanted(wanted(bits, (1, 90)), (2, 9)).view(dtype))
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        x = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    x = telling_bits(name)
     for mode in MODES:
         assert_same_bits(pad(x, (2, 1), (0, 5), mode=mode), oracle(x, (2, 1), (0, 5), mode))
     assert_same_bits(pad(x, (2, 1), (0, 5), value=1), oracle(x, (2, 1), (0, 5), value=1))

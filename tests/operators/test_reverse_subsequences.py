@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import jax.export
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, refused_without_x64
@@ -18,10 +17,12 @@ from small_arrays import (
     INTEGERS,
     SIX,
     every_narrow_float,
+    every_other_type,
     every_small_shape,
     numbered,
     on_explicit_mesh,
     random_keys,
+    telling_bits,
     telling_indices,
 )
 
@@ -175,15 +176,9 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(twice(x), x)
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        x = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    x = telling_bits(name)
     lengths = np.int32([[4], [2], [3]])
     assert_same_bits(reverse_subsequences(x, lengths, 1), oracle(x, lengths, 1))
 

@@ -14,7 +14,16 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import INTEGERS, every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import (
+    INTEGERS,
+    every_narrow_float,
+    every_other_type,
+    every_small_shape,
+    numbered,
+    on_explicit_mesh,
+    random_keys,
+    telling_bits,
+)
 
 from dml_jax import ConstraintError, DataTypeError, ElementWiseIfDesc, TensorDesc, compile_operator, select
 
@@ -140,15 +149,9 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(twice(condition, a, b), wanted)
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        a = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        a = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        a[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    a = telling_bits(name)
     condition = np.arange(12).reshape(3, 4) % 5 % 2
     assert_same_bits(select(condition, a, a[::-1]), oracle(condition, a, a[::-1]))
 

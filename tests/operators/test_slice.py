@@ -6,7 +6,6 @@ from functools import partial
 import jax
 import jax.export
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, refused_without_x64
@@ -15,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys, telling_bits
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, TensorDesc, compile_operator, slice
@@ -227,12 +226,7 @@ def test_bits_of_narrow_floats(dtype):
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "int4"])
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        x = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    x = telling_bits(name)
     window = windows((0, 3, -2), (1, 3, 1))
     assert_same_bits(slice(x, *window), oracle(x, *window))
 

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_narrow_float, every_other_type, numbered, on_explicit_mesh, random_keys, telling_bits
 
 from dml_jax import ConstraintError, DataTypeError, SliceGradDesc, TensorDesc, compile_operator, slice, slice_grad
 
@@ -181,15 +181,9 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(back(x), x)
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+@every_other_type
 def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    if name in ("bool", "int4"):
-        x = np.arange(12).reshape(3, 4).astype(dtype)
-    else:
-        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
-        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    x = telling_bits(name)
     window = windows((6, 1, 5, -2), (5, 0, 5, 1))
     assert_same_bits(slice_grad(x, **window), oracle(x, **window))
 

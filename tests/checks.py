@@ -3,6 +3,7 @@
 import contextlib
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -104,3 +105,19 @@ def together(calls, at_once=24):
         program = jax.jit(lambda arrays, functions=functions: [f(*a) for f, a in zip(functions, arrays, strict=True)])
         results += jax.device_get(program([arrays for _, *arrays in part]))
     return results
+
+
+def exported(function, *arguments):
+    """The function, exported for arrays of symbolic sizes.
+
+    An argument is a shape such as "n, 2*c, 6" of float32 numbers, a tuple of a shape and a type, or an array.
+    """
+    scope = jax.export.SymbolicScope()
+
+    def spec(argument):
+        if isinstance(argument, np.ndarray):
+            return argument
+        shape, dtype = (argument, np.float32) if isinstance(argument, str) else argument
+        return jax.ShapeDtypeStruct(jax.export.symbolic_shape(shape, scope=scope), dtype)
+
+    return jax.export.export(jax.jit(function))(*map(spec, arguments))

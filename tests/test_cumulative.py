@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from catalogue_cases import ORACLES
-from checks import assert_close, assert_same_bits, refused_without_x64, sampled, spread, together
+from checks import assert_close, assert_same_bits, exported, refused_without_x64, sampled, spread, together
 from jax.sharding import PartitionSpec as P
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
@@ -118,11 +118,8 @@ def test_vmap_over_any_axis(function):
 
 @every_function
 def test_a_symbolic_axis_is_exported(function):
-    (n,) = jax.export.symbolic_shape("n")
-    exported = jax.export.export(jax.jit(lambda x: function(x, 0, exclusive=True)))(
-        jax.ShapeDtypeStruct((n, 6), np.float32)
-    )
-    assert_same_bits(exported.call(X), oracle(function, X, 0, exclusive=True))
+    call = exported(lambda x: function(x, 0, exclusive=True), "n, 6").call
+    assert_same_bits(call(X), oracle(function, X, 0, exclusive=True))
 
 
 # Explicit meshes.

@@ -4,12 +4,11 @@ from functools import partial
 from math import prod
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, together
+from checks import assert_same_bits, exported, together
 from jax.sharding import PartitionSpec as P
 from resample_cases import ALL_MODES, FILTERS, X, oracle
 from small_arrays import numbered, on_explicit_mesh
@@ -86,13 +85,11 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_sizes_of_what_is_left():
-    (n,) = jax.export.symbolic_shape("n")
-    spec = jax.ShapeDtypeStruct((n, 6), np.float32)
     for scales in ((1, 1.5), None):
-        exported = jax.export.export(jax.jit(lambda x, s=scales: resample(x, (x.shape[0], 9), s)))(spec)
-        assert_same_bits(exported.call(X), oracle(X, (4, 9), scales))
+        call = exported(lambda x, s=scales: resample(x, (x.shape[0], 9), s), "n, 6").call
+        assert_same_bits(call(X), oracle(X, (4, 9), scales))
     with pytest.raises(ConstraintError, match="must be known while tracing where they are resampled, but those of dim"):
-        jax.export.export(jax.jit(lambda x: resample(x, (2 * x.shape[0], 6), (2, 1))))(spec)
+        exported(lambda x: resample(x, (2 * x.shape[0], 6), (2, 1)), "n, 6")
 
 
 # Explicit meshes.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_structs import exact, exact_of, make, struct_of
-from checks import assert_calls_agree, assert_close, assert_same_bits, refused_without_x64, sampled, together
+from checks import assert_calls_agree, assert_close, assert_same_bits, exported, refused_without_x64, sampled, together
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, f32
@@ -287,11 +287,9 @@ def test_vmap_moves_the_dimensions_of_softmax():
 
 
 def test_symbolic_sizes_are_exported():
-    n, m = jax.export.symbolic_shape("n, m")
     for activation in (RELU, Activation("ACTIVATION_SOFTMAX1", ((0,),))):
-        call = jax.jit(partial(activate, activation=activation))
-        exported = jax.export.export(call)(jax.ShapeDtypeStruct((n, m), jnp.float32))
-        assert_close(exported.call(X / 4), exact(X / 4, activation), units=8)
+        call = exported(partial(activate, activation=activation), "n, m").call
+        assert_close(call(X / 4), exact(X / 4, activation), units=8)
 
 
 def test_every_dimension_keeps_its_sharding():

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, refused_without_x64, together
+from checks import assert_close, assert_same_bits, exported, refused_without_x64, together
 from draws import normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -219,12 +219,10 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
-    n, c = jax.export.symbolic_shape("n, c")
-    pool = jax.jit(lambda x: average_pooling(x, (2, 2)))
-    exported = jax.export.export(pool)(jax.ShapeDtypeStruct((n, c, 3, 4), np.float32))
-    assert_same_bits(exported.call(X[None]), oracle(X[None], (2, 2)))
+    pool = partial(average_pooling, window_sizes=(2, 2))
+    assert_same_bits(exported(pool, "n, c, 3, 4").call(X[None]), oracle(X[None], (2, 2)))
     with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
-        jax.export.export(pool)(jax.ShapeDtypeStruct((2, 4, c), np.float32))
+        exported(pool, "2, 4, c")
 
 
 # Explicit meshes.

@@ -4,10 +4,9 @@ import json
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
@@ -275,9 +274,7 @@ def test_every_dimension_keeps_its_sharding():
 
 
 def test_symbolic_sizes_are_exported():
-    n, m = jax.export.symbolic_shape("n, m")
-    exported = jax.export.export(jax.jit(lambda x: clip(x, -2, 3)))(jax.ShapeDtypeStruct((n, m), jnp.float32))
-    assert_same_bits(exported.call(X), oracle(X, -2, 3))
+    assert_same_bits(exported(lambda x: clip(x, -2, 3), "n, m").call(X), oracle(X, -2, 3))
 
 
 # Mistakes.

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_same_bits, sampled, together
+from checks import assert_calls_agree, assert_same_bits, exported, sampled, together
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -423,16 +423,12 @@ def test_vmap_of_any_axis(direction, groups):
 
 
 def test_a_symbolic_batch_is_exported():
-    (n,) = jax.export.symbolic_shape("n")
-    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((n, 2, 3, 4), FILTER.shape, BIAS.shape)]
-    exported = jax.export.export(jax.jit(partial(convolution, activation=RELU)))(*shapes)
-    assert_same_bits(exported.call(INPUT, FILTER, BIAS), oracle(INPUT, FILTER, BIAS, activation=RELU))
-    shapes[0] = jax.ShapeDtypeStruct((n, *INPUT.shape), np.float32)
-    mapped = jax.export.export(jax.jit(jax.vmap(convolution, in_axes=(0, None, None))))(*shapes)
+    call = exported(partial(convolution, activation=RELU), "n, 2, 3, 4", FILTER, BIAS).call
+    assert_same_bits(call(INPUT, FILTER, BIAS), oracle(INPUT, FILTER, BIAS, activation=RELU))
+    mapped = exported(jax.vmap(convolution, in_axes=(0, None, None)), "n, 2, 2, 3, 4", FILTER, BIAS)
     assert_same_bits(mapped.call(INPUT[None], FILTER, BIAS)[0], oracle(INPUT, FILTER, BIAS))
-    shapes[0] = jax.ShapeDtypeStruct((1, 2, 3, n), np.float32)
     with pytest.raises(ConstraintError, match="whose sizes are known, but spatial dimension 1 is symbolic, n and 2"):
-        jax.export.export(jax.jit(convolution))(*shapes)
+        exported(convolution, "1, 2, 3, n", FILTER, BIAS)
 
 
 @pytest.mark.parametrize(

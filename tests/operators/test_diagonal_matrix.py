@@ -3,12 +3,11 @@
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, together
+from checks import assert_same_bits, exported, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -180,11 +179,8 @@ def test_it_is_constant_to_vmap_and_to_grad():
 
 
 def test_symbolic_sizes():
-    a, b = jax.export.symbolic_shape("a, b")
-    exported = jax.export.export(jax.jit(lambda x: x + diagonal_matrix(x.shape, np.float32, offset=1)))(
-        jax.ShapeDtypeStruct((a, b), np.float32)
-    )
-    assert_same_bits(exported.call(np.zeros((3, 4), np.float32)), oracle((3, 4), np.float32, 1))
+    call = exported(lambda x: x + diagonal_matrix(x.shape, np.float32, offset=1), "a, b").call
+    assert_same_bits(call(np.zeros((3, 4), np.float32)), oracle((3, 4), np.float32, 1))
 
 
 # Meshes.

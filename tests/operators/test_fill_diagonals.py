@@ -5,12 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
@@ -222,11 +221,8 @@ def test_a_new_value_compiles_nothing(caplog):
 
 
 def test_symbolic_sizes():
-    a, b = jax.export.symbolic_shape("a, b")
-    exported = jax.export.export(jax.jit(lambda x: fill_diagonals(x, begin=1, end=2**31, value=0)))(
-        jax.ShapeDtypeStruct((a, b), np.float32)
-    )
-    assert_same_bits(exported.call(X[0]), np.tril(X[0]))
+    call = exported(lambda x: fill_diagonals(x, begin=1, end=2**31, value=0), "a, b").call
+    assert_same_bits(call(X[0]), np.tril(X[0]))
 
 
 # Explicit meshes.

@@ -4,12 +4,11 @@ from dataclasses import replace
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, refused_without_x64, together
+from checks import assert_same_bits, exported, refused_without_x64, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -228,11 +227,8 @@ def test_it_is_constant_to_vmap_and_to_grad():
 
 
 def test_symbolic_sizes():
-    (b,) = jax.export.symbolic_shape("b")
-    exported = jax.export.export(jax.jit(lambda x: x + fill_value_constant((x.shape[0], 2), 3, np.float32)))(
-        jax.ShapeDtypeStruct((b, 2), np.float32)
-    )
-    assert_same_bits(exported.call(np.ones((3, 2), np.float32)), np.full((3, 2), 4, np.float32))
+    call = exported(lambda x: x + fill_value_constant((x.shape[0], 2), 3, np.float32), "b, 2").call
+    assert_same_bits(call(np.ones((3, 2), np.float32)), np.full((3, 2), 4, np.float32))
 
 
 # Meshes.

@@ -5,12 +5,11 @@ from fractions import Fraction
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, refused_without_x64, together
+from checks import assert_same_bits, exported, refused_without_x64, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -222,11 +221,8 @@ def test_it_is_constant_to_vmap_and_to_grad():
 
 
 def test_symbolic_sizes():
-    a, b = jax.export.symbolic_shape("a, b")
-    exported = jax.export.export(jax.jit(lambda x: x + fill_value_sequence(x.shape, 3, 2, np.float32)))(
-        jax.ShapeDtypeStruct((a, b), np.float32)
-    )
-    assert_same_bits(exported.call(np.zeros((3, 2), np.float32)), oracle((3, 2), 3, 2, np.float32))
+    call = exported(lambda x: x + fill_value_sequence(x.shape, 3, 2, np.float32), "a, b").call
+    assert_same_bits(call(np.zeros((3, 2), np.float32)), oracle((3, 2), 3, 2, np.float32))
 
 
 # Meshes.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
@@ -268,11 +268,8 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_channels_are_exported():
-    n, c = jax.export.symbolic_shape("n, c")
-    exported = jax.export.export(jax.jit(lambda x: fold(x, (4, 3), (3, 2), start_padding=(0, 1))))(
-        jax.ShapeDtypeStruct((n, 6 * c, 6), np.float32)
-    )
-    assert_same_bits(exported.call(X[None]), CASE(X)[None])
+    call = exported(lambda x: fold(x, (4, 3), (3, 2), start_padding=(0, 1)), "n, 6*c, 6").call
+    assert_same_bits(call(X[None]), CASE(X)[None])
 
 
 # Explicit meshes.

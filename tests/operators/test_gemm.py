@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_close, assert_same_bits, exported, refused_without_x64
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -315,10 +315,8 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_sizes_are_exported():
-    m, k = jax.export.symbolic_shape("m, k")
-    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((m, k), (k, 4), (m, 4))]
-    exported = jax.export.export(jax.jit(partial(gemm, activation=RELU)))(*shapes)
-    assert_same_bits(exported.call(A, B, C), oracle(A, B, C, activation=RELU))
+    call = exported(partial(gemm, activation=RELU), "m, k", "k, 4", "m, 4").call
+    assert_same_bits(call(A, B, C), oracle(A, B, C, activation=RELU))
 
 
 @pytest.mark.thinned(2)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, refused_without_x64, together
+from checks import assert_close, assert_same_bits, exported, refused_without_x64, together
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -200,12 +200,10 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_batches_and_pictures_are_exported():
-    n, h = jax.export.symbolic_shape("n, h")
     call = partial(local_response_normalization, **CASE.static)
-    exported = jax.export.export(jax.jit(call))(jax.ShapeDtypeStruct((n, 3, h, 3), np.float32))
-    assert_same_bits(exported.call(X[None]), call(X[None]))
+    assert_same_bits(exported(call, "n, 3, h, 3").call(X[None]), call(X[None]))
     with pytest.raises(ConstraintError, match="a known size, but dimension 0 is symbolic, n"):
-        jax.export.export(jax.jit(call))(jax.ShapeDtypeStruct((n, 2, 3), np.float32))
+        exported(call, "n, 2, 3")
 
 
 # Explicit meshes.

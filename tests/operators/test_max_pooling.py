@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_is, assert_same_bits
+from checks import assert_calls_agree, assert_is, assert_same_bits, exported
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, u32
 from oracles import coordinates
@@ -234,12 +234,10 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
-    n, c = jax.export.symbolic_shape("n, c")
-    pool = jax.jit(lambda x: max_pooling(x, (2, 3)))
-    exported = jax.export.export(pool)(jax.ShapeDtypeStruct((n, c, 3, 4), np.float32))
-    assert_is(exported.call(X[None]), oracle(X[None], (2, 3)))
+    pool = partial(max_pooling, window_sizes=(2, 3))
+    assert_is(exported(pool, "n, c, 3, 4").call(X[None]), oracle(X[None], (2, 3)))
     with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
-        jax.export.export(pool)(jax.ShapeDtypeStruct((2, 4, c), np.float32))
+        exported(pool, "2, 4, c")
 
 
 # Explicit meshes.

@@ -3,12 +3,11 @@
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from small_arrays import every_narrow_float, every_other_type, numbered, random_keys, telling_bits
 
 from dml_jax import ConstraintError, DataTypeError, Padding1Desc, PaddingDesc, TensorDesc, compile_operator, pad
@@ -125,16 +124,14 @@ def test_empty_arrays():
 
 def test_symbolic_dimensions():
     """One that has a border can be exported where its edge or a number is all that there is to know."""
-    (b,) = jax.export.symbolic_shape("b")
-    spec = jax.ShapeDtypeStruct((b, 6), np.float32)
     for mode in MODES:
         beside, around = (partial(pad, start_padding=s, end_padding=(0, 7), mode=mode) for s in ((0, 2), (1, 2)))
-        assert_same_bits(jax.export.export(jax.jit(beside))(spec).call(X), oracle(X, (0, 2), (0, 7), mode))
+        assert_same_bits(exported(beside, "b, 6").call(X), oracle(X, (0, 2), (0, 7), mode))
         if mode in ("constant", "edge"):
-            assert_same_bits(jax.export.export(jax.jit(around))(spec).call(X), oracle(X, (1, 2), (0, 7), mode))
+            assert_same_bits(exported(around, "b, 6").call(X), oracle(X, (1, 2), (0, 7), mode))
         else:
             with pytest.raises(ConstraintError, match="dimension 0 is symbolic, b, which can be padded with"):
-                jax.export.export(jax.jit(around))(spec)
+                exported(around, "b, 6")
 
 
 @pytest.mark.parametrize("is_mapped", [False, True])
@@ -142,9 +139,8 @@ def test_bfloat16_of_a_symbolic_batch_keeps_its_bits(is_mapped):
     """jax.export refines no cast to pairs of bytes."""
     bits = np.uint16([[0x7F81, 0xFF81, 0x8000], [0x7FC0, 1, 0x3F80]])
     one = partial(pad, start_padding=[0] * (2 - is_mapped), end_padding=[0, 1][is_mapped:], value=-0.0)
-    (n,) = jax.export.symbolic_shape("n")
-    spec = jax.ShapeDtypeStruct((n, 3), jnp.bfloat16)
-    padded = jax.export.export(jax.jit(jax.vmap(one) if is_mapped else one))(spec).call(bits.view(jnp.bfloat16))
+    call = exported(jax.vmap(one) if is_mapped else one, ("n, 3", jnp.bfloat16)).call
+    padded = call(bits.view(jnp.bfloat16))
     assert (
         np.asarray(padded).view(np.uint16).tolist() == np.pad(bits, [(0, 0), (0, 1)], constant_values=0x8000).tolist()
     )

@@ -3,11 +3,10 @@
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, u32
@@ -234,10 +233,8 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_sizes():
-    b, n = jax.export.symbolic_shape("b, n")
-    specs = jax.ShapeDtypeStruct((b, n), np.float32), jax.ShapeDtypeStruct((b, 1), np.int32)
-    exported = jax.export.export(jax.jit(partial(reverse_subsequences, axis=1)))(*specs)
-    assert_same_bits(exported.call(X, LENGTHS), oracle(X, LENGTHS, 1))
+    call = exported(partial(reverse_subsequences, axis=1), "b, n", ("b, 1", np.int32)).call
+    assert_same_bits(call(X, LENGTHS), oracle(X, LENGTHS, 1))
 
 
 # Explicit meshes.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_is, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_close, assert_is, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -412,11 +412,9 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_sizes_are_exported():
-    s, b = jax.export.symbolic_shape("s, b")
-    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((s, b, 2), WEIGHT.shape, RECURRENCE.shape)]
     call = partial(rnn, direction="bidirectional", activations=(RELU, LEAKY_RELU))
-    exported = jax.export.export(jax.jit(call))(*shapes)
-    assert_is(exported.call(INPUT, WEIGHT, RECURRENCE), oracle(INPUT, WEIGHT, RECURRENCE, **call.keywords))
+    made = exported(call, "s, b, 2", WEIGHT, RECURRENCE).call(INPUT, WEIGHT, RECURRENCE)
+    assert_is(made, oracle(INPUT, WEIGHT, RECURRENCE, **call.keywords))
 
 
 def test_in_shard_map():

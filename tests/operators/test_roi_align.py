@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, sampled, spread, together
+from checks import assert_close, assert_same_bits, exported, sampled, spread, together
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, u32
 from refusals import refuses
@@ -213,10 +213,8 @@ def test_channels_keep_their_sharding():
 
 
 def test_sizes_of_pictures_are_known():
-    (h,) = jax.export.symbolic_shape("h")
-    shape = jax.ShapeDtypeStruct((1, 1, h, 4), np.float32)
     with pytest.raises(ConstraintError, match="with H and W known"):
-        jax.export.export(jax.jit(lambda x: roi_align(x, REGIONS, np.int32([0, 0, 0]), (2, 2))))(shape)
+        exported(lambda x: roi_align(x, REGIONS, np.int32([0, 0, 0]), (2, 2)), "1, 1, h, 4")
 
 
 test_mistakes_are_named = refuses(

@@ -3,12 +3,11 @@
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
@@ -207,10 +206,8 @@ def test_vmap_of_any_axis_of_some_operands():
 
 
 def test_symbolic_sizes():
-    shape = jax.export.symbolic_shape("m, n")
-    specs = [jax.ShapeDtypeStruct(shape, dtype) for dtype in (np.uint8, np.float32, np.float32)]
-    exported = jax.export.export(jax.jit(select))(*specs)
-    assert_same_bits(exported.call(CHOSEN, A, B), oracle(CHOSEN, A, B))
+    call = exported(select, ("m, n", np.uint8), "m, n", "m, n").call
+    assert_same_bits(call(CHOSEN, A, B), oracle(CHOSEN, A, B))
 
 
 # Explicit meshes.

@@ -4,11 +4,10 @@ import itertools
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
@@ -347,13 +346,10 @@ def test_a_symbolic_dimension_is_copied_whole():
     def middle(x):
         return slice(x, (0, 1), (x.shape[0], 5), (1, 3))
 
-    exported = jax.export.export(jax.jit(middle))(jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 6"), np.float32))
     x = np.arange(12, dtype=np.float32).reshape(2, 6)
-    np.testing.assert_array_equal(exported.call(x), x[:, 1:6:3])
+    np.testing.assert_array_equal(exported(middle, "b, 6").call(x), x[:, 1:6:3])
     with pytest.raises(ConstraintError, match="dimension 0 is symbolic, b, of which only the whole can be copied"):
-        jax.export.export(jax.jit(lambda x: slice(x, (0, 0), (1, 6), (1, 1))))(
-            jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 6"), np.float32)
-        )
+        exported(lambda x: slice(x, (0, 0), (1, 6), (1, 1)), "b, 6")
 
 
 def test_a_stride_beyond_the_window_reaches_its_first_element():

@@ -4,12 +4,11 @@ import itertools
 from functools import partial
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
@@ -228,13 +227,9 @@ def test_a_symbolic_dimension_stays_whole():
     def put(x):
         return slice_grad(x, **windows((x.shape[0], 0, x.shape[0], 1), (7, 1, 5, -2)))
 
-    (b,) = jax.export.symbolic_shape("b")
-    exported = jax.export.export(jax.jit(put))(jax.ShapeDtypeStruct((b, 3), np.float32))
-    assert_same_bits(exported.call(X), oracle(X, **windows((2, 0, 2, 1), (7, 1, 5, -2))))
+    assert_same_bits(exported(put, "b, 3").call(X), oracle(X, **windows((2, 0, 2, 1), (7, 1, 5, -2))))
     with pytest.raises(ConstraintError, match=r"\(b, 3\) is more than \(4, 3\)"):
-        jax.export.export(jax.jit(partial(slice_grad, **windows((4, 0, 4, 1), (3, 0, 3, 1)))))(
-            jax.ShapeDtypeStruct((b, 3), np.float32)
-        )
+        exported(partial(slice_grad, **windows((4, 0, 4, 1), (3, 0, 3, 1))), "b, 3")
 
 
 # Explicit meshes.

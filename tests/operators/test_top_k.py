@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_is, assert_same_bits, refused_without_x64, sampled
+from checks import assert_calls_agree, assert_is, assert_same_bits, exported, refused_without_x64, sampled
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, u32
@@ -391,13 +391,9 @@ def test_numbers_of_numpy_are_accepted():
 
 
 def test_a_symbolic_axis_must_be_known_to_hold_k():
-    def exported(size):
-        (b,) = jax.export.symbolic_shape(*size)
-        x = jax.ShapeDtypeStruct((b, 5), np.float32)
-        return jax.export.export(jax.jit(lambda x: top_k(x, 0, 2)))(x)
-
+    call = partial(top_k, axis=0, k=2)
     with pytest.raises(ConstraintError, match=r"k must be in .*, but it is 2 and the size is b"):
-        exported(["b"])
-    values, indices = exported(["b + 2"]).call(X[:4, :5])
+        exported(call, "b, 5")
+    values, indices = exported(call, "b + 2, 5").call(X[:4, :5])
     assert_same_bits(values, oracle(X[:4, :5], 0, 2)[0])
     assert_same_bits(indices, oracle(X[:4, :5], 0, 2)[1])

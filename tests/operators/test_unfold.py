@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
 from operator_cases import Call, Example, Struct, f32
@@ -253,11 +253,10 @@ def test_vmap_of_any_axis():
 
 
 def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
-    n, c = jax.export.symbolic_shape("n, c")
-    exported = jax.export.export(jax.jit(lambda x: unfold(x, (2, 3))))(jax.ShapeDtypeStruct((n, c, 4, 6), np.float32))
-    assert_same_bits(exported.call(X[None]), oracle(X[None], (2, 3)))
+    call = partial(unfold, window_sizes=(2, 3))
+    assert_same_bits(exported(call, "n, c, 4, 6").call(X[None]), oracle(X[None], (2, 3)))
     with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
-        jax.export.export(jax.jit(lambda x: unfold(x, (2, 3))))(jax.ShapeDtypeStruct((2, 4, c), np.float32))
+        exported(call, "2, 4, c")
 
 
 # Explicit meshes.

@@ -1,12 +1,11 @@
 """Activation operators that no other operator fuses. tests/test_activations.py has the formulas."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
 from activation_structs import make, struct_of
-from checks import assert_close, assert_same_bits
+from checks import assert_close, assert_same_bits, exported
 from operator_cases import Example, f32
 from small_arrays import numbered
 
@@ -125,9 +124,8 @@ def test_vmap_and_symbolic_sizes():
     mapped = jax.jit(jax.vmap(lambda x: activate(x, hardmax), in_axes=1, out_axes=1))(batch)
     for i in range(3):
         assert_same_bits(mapped[:, i], activated(batch[:, i], hardmax))
-    n, m = jax.export.symbolic_shape("n, m")
-    exported = jax.export.export(jax.jit(lambda x: activate(x, hardmax)))(jax.ShapeDtypeStruct((n, m), jnp.float32))
-    assert_same_bits(exported.call(batch[0]), activated(batch[0], hardmax))
+    call = exported(lambda x: activate(x, hardmax), "n, m").call
+    assert_same_bits(call(batch[0]), activated(batch[0], hardmax))
 
 
 def test_no_operator_is_fused_with_them():

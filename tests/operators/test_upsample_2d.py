@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, refused_without_x64, spread
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64, spread
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
@@ -296,12 +296,9 @@ def test_vmap_of_any_axis():
 
 def test_symbolic_sizes_are_exported():
     """Of copies; what is interpolated is made while tracing."""
-    h, w = jax.export.symbolic_shape("h, w")
-    spec = jax.ShapeDtypeStruct((2, h, w), np.float32)
-    exported = jax.export.export(jax.jit(lambda x: upsample_2d(x, (2, 3))))(spec)
-    assert_same_bits(exported.call(X), oracle(X, (2, 3)))
+    assert_same_bits(exported(lambda x: upsample_2d(x, (2, 3)), "2, h, w").call(X), oracle(X, (2, 3)))
     with pytest.raises(ConstraintError, match="must be known while tracing to be interpolated, but they are"):
-        jax.export.export(jax.jit(lambda x: upsample_2d(x, (2, 3), mode="linear")))(spec)
+        exported(lambda x: upsample_2d(x, (2, 3), mode="linear"), "2, h, w")
 
 
 # Explicit meshes.

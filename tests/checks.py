@@ -39,6 +39,12 @@ def assert_same_bits(actual, expected):
     np.testing.assert_array_equal(bits(actual), bits(expected))
 
 
+def assert_sharded(actual, spec, expected):
+    """The same bits, and an output whose type has the sharding."""
+    assert jax.typeof(actual).sharding.spec == spec
+    assert_same_bits(actual, expected)
+
+
 def assert_close(actual, expected, units):
     """What float64 says, off by some of float32's last places, of 1 or of what is greater, then rounded to its type."""
     actual, expected = np.asarray(actual), np.asarray(expected, np.float64)

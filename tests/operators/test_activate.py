@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_structs import exact, exact_of, make, struct_of
-from checks import assert_calls_agree, assert_close, assert_same_bits, exported, refused_without_x64, sampled, together
+from checks import (
+    assert_calls_agree,
+    assert_close,
+    assert_same_bits,
+    assert_sharded,
+    exported,
+    refused_without_x64,
+    sampled,
+    together,
+)
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, f32
@@ -293,9 +302,7 @@ def test_symbolic_sizes_are_exported():
 
 
 def test_every_dimension_keeps_its_sharding():
-    made = activate(on_explicit_mesh(X, None, "d"), RELU)
-    assert jax.typeof(made).sharding.spec == P(None, "d")
-    assert_same_bits(made, np.maximum(X, 0))
+    assert_sharded(activate(on_explicit_mesh(X, None, "d"), RELU), P(None, "d"), np.maximum(X, 0))
 
 
 def test_softmax_along_what_is_sharded_keeps_its_sharding():

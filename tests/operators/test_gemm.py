@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_same_bits, exported, refused_without_x64
+from checks import assert_calls_agree, assert_close, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -333,9 +333,7 @@ def test_rows_and_columns_keep_their_sharding(specs, wanted):
     arrays = [x if spec is None else on_explicit_mesh(x, *spec) for x, spec in zip((A, B, C), specs, strict=True)]
     if specs[2] is None:
         arrays[2] = None
-    made = gemm(*arrays)
-    assert jax.typeof(made).sharding.spec == wanted
-    assert_same_bits(made, oracle(A, B, arrays[2] if arrays[2] is None else C))
+    assert_sharded(gemm(*arrays), wanted, oracle(A, B, arrays[2] if arrays[2] is None else C))
 
 
 def test_transposed_rows_keep_their_sharding():
@@ -351,9 +349,7 @@ def test_what_is_added_up_is_sharded_only_if_the_output_says_how():
     with pytest.raises(ConstraintError, match="dimension 1 of a is sharded over 'd', along which"):
         gemm(*on_mesh)
     for spec in (P(None, None), P("d", None)):
-        made = gemm(*on_mesh, out_sharding=spec)
-        assert jax.typeof(made).sharding.spec == spec
-        assert_same_bits(made, a @ b)
+        assert_sharded(gemm(*on_mesh, out_sharding=spec), spec, a @ b)
     auto = jax.make_mesh((2,), ("d",), devices=jax.devices("cpu")[:2], axis_types=(jax.sharding.AxisType.Auto,))
     placed = (
         jax.device_put(a, jax.NamedSharding(auto, P(None, "d"))),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, exported, refused_without_x64, together
+from checks import assert_close, assert_same_bits, assert_sharded, exported, refused_without_x64, together
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -213,9 +213,7 @@ def test_other_dimensions_keep_their_sharding():
     for cross_channel, spec in ((True, (None, "d", None)), (False, ("d", None, None))):
         x = np.concatenate([X, X[:1]])
         call = partial(local_response_normalization, **CASE.static | {"cross_channel": cross_channel})
-        made = call(on_explicit_mesh(x, *spec))
-        assert jax.typeof(made).sharding.spec == P(*spec)
-        assert_same_bits(made, call(x))
+        assert_sharded(call(on_explicit_mesh(x, *spec)), P(*spec), call(x))
 
 
 def test_sharded_channels_need_an_out_sharding():
@@ -224,9 +222,7 @@ def test_sharded_channels_need_an_out_sharding():
     on_mesh = on_explicit_mesh(x, "d", None, None)
     with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
         call(on_mesh)
-    made = call(on_mesh, out_sharding=P("d", None, None))
-    assert jax.typeof(made).sharding.spec == P("d", None, None)
-    assert_same_bits(made, call(x))
+    assert_sharded(call(on_mesh, out_sharding=P("d", None, None)), P("d", None, None), call(x))
 
 
 # Mistakes.

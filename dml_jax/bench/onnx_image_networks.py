@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .case import Arrays, Case
-from .implementations import CallRun, Implementation, JaxRun
+from .implementations import Implementation, JaxRun
 from .peers import runtime_run
 
 # Numbers of weights, and of products that convolutions and matrices need for one picture.
@@ -40,12 +40,9 @@ def implementations(*, peers: bool) -> list[Implementation]:
     """The network as one program whose arguments are the weights, and ONNX Runtime on all cores of the CPU."""
     found = [Implementation("dml_jax", lambda case, turns: NetworkRun(random_network(case.detail), turns))]
     if peers and find_spec("onnxruntime"):
-        found.append(Implementation("ONNX Runtime", lambda case, turns: _runtime_run(case.detail, turns)))
+        runs = lambda case, turns: runtime_run(random_network(case.detail).SerializeToString(), turns[0])  # noqa: E731
+        found.append(Implementation("ONNX Runtime", runs))
     return found
-
-
-def _runtime_run(name: str, turns: Sequence[Arrays]) -> CallRun:
-    return runtime_run(random_network(name).SerializeToString(), turns[0])
 
 
 @lru_cache(maxsize=1)

@@ -60,15 +60,10 @@ def _selections(size: int, itemsize: int) -> Iterator[Case]:
         )
 
 
-def _random_mask(shape: tuple[int, ...]) -> np.ndarray:
-    return np.resize(np.random.default_rng(3).integers(0, 2, 2**16 + 1).astype(bool), shape)
-
-
-def _causal_mask(shape: tuple[int, ...]) -> np.ndarray:
-    return np.broadcast_to(np.tri(*shape[-2:], dtype=bool), shape).copy()
-
-
-_MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {"random": _random_mask, "causal": _causal_mask}
+_MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {
+    "random": lambda shape: np.resize(np.random.default_rng(3).integers(0, 2, 2**16 + 1).astype(bool), shape),
+    "causal": lambda shape: np.broadcast_to(np.tri(*shape[-2:], dtype=bool), shape).copy(),
+}
 
 
 def _clips(size: int, itemsize: int) -> Iterator[Case]:

@@ -34,11 +34,6 @@ def _sequences(size: int, itemsize: int) -> Iterator[Case]:
     yield Case("fill_value_sequence", f"{delta} apart {dtype} {mib(size)}", attributes, tuple, size, tolerance)
 
 
-def _sequence_by_jnp(a: Attributes) -> Callable[..., Any]:
-    (count,), dtype = a["sizes"], a["dtype"]
-    return lambda: a["start"] + jnp.arange(count, dtype=dtype) * jnp.asarray(a["delta"], dtype)
-
-
 def _sequence_by_numpy(a: Attributes) -> Callable[..., Any]:
     start, delta = (np.asarray(a[name], a["dtype"]) for name in ("start", "delta"))
     return lambda out: np.add(np.multiply(np.arange(out.size), delta, out=out, casting="unsafe"), start, out=out)
@@ -76,11 +71,6 @@ def _unit_by_torch(a: Attributes, out: Any) -> None:
     out.zero_().diagonal(a["offset"]).fill_(1)
 
 
-def _unit_by_onnx(a: Attributes) -> OnnxNode:
-    like = np.zeros(a["sizes"], a["dtype"])
-    return OnnxNode("EyeLike", {"k": a["offset"]}, arrays=lambda _: (like,))
-
-
 def _triangles(size: int, itemsize: int) -> Iterator[Case]:
     """fill_diagonals: what lies above the diagonal of matrices of attention, made 0."""
     side = 512 if size >= 2**21 else 64
@@ -100,7 +90,9 @@ OPERATORS: Mapping[str, Operator] = {
     ),
     "fill_value_sequence": Operator(
         plans=by_type(_sequences, (4, 1)),
-        jnp=_sequence_by_jnp,
+        jnp=lambda a: (
+            lambda: a["start"] + jnp.arange(*a["sizes"], dtype=a["dtype"]) * jnp.asarray(a["delta"], a["dtype"])
+        ),
         numpy=_sequence_by_numpy,
         torch={"arange": _sequence_by_torch},
         onnx=_sequence_by_onnx,
@@ -111,7 +103,7 @@ OPERATORS: Mapping[str, Operator] = {
         jnp=lambda a: lambda: jnp.eye(*a["sizes"], k=a["offset"], dtype=a["dtype"]),
         numpy=lambda a: lambda out: (out.fill(0), out.reshape(-1)[a["offset"] :: len(out) + 1].fill(1)),
         torch={"fill_": lambda _, a: partial(_unit_by_torch, a)},
-        onnx=_unit_by_onnx,
+        onnx=lambda a: OnnxNode("EyeLike", {"k": a["offset"]}, arrays=lambda _: (np.zeros(a["sizes"], a["dtype"]),)),
     ),
     "fill_diagonals": Operator(
         plans=by_type(_triangles, (1, 2, 4)),

@@ -54,11 +54,6 @@ def _cuts(a: Attributes) -> tuple[list[int], int]:
     return [*accumulate(a["sizes"][:-1])], a["axis"]
 
 
-def _split_by_numpy(a: Attributes) -> Callable[..., Any]:
-    cuts, axis = _cuts(a)
-    return lambda outs, x: _each_copied(np.copyto, outs, np.split(x, cuts, axis))
-
-
 def _each_copied(copy: Callable[[Any, Any], Any], outs: Any, parts: Any) -> None:
     for out, part in zip(outs, parts, strict=True):
         copy(out, part)
@@ -209,7 +204,7 @@ OPERATORS: Mapping[str, Operator] = {
             small=lambda size: [_split("features", (16, size // 64), 1, (size // 128,) * 2, 4)],
         ),
         jnp=lambda a: lambda x: tuple(jnp.split(x, *_cuts(a))),
-        numpy=_split_by_numpy,
+        numpy=lambda a: lambda outs, x: _each_copied(np.copyto, outs, np.split(x, *_cuts(a))),
         torch={
             "copy_": lambda torch, a: (
                 lambda outs, x: _each_copied(torch.Tensor.copy_, outs, x.split(a["sizes"], a["axis"]))

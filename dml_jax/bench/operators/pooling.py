@@ -98,10 +98,6 @@ def _ones(like: Any, x: Any) -> Any:
     return like.ones((1, 1, *x.shape[2:]), np.float32)
 
 
-def _means_by_jnp(a: Attributes) -> Callable[..., Any]:
-    return lambda x: (_total(a, x.astype(np.float32)) / _total(a, _ones(jnp, x))).astype(x.dtype)
-
-
 def _means_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
     wide = reduce(np.add, _each(a, x.astype(np.float32), 0))
     np.divide(wide, sum(_each(a, _ones(np, x), 0)), out=out, casting="same_kind")
@@ -141,7 +137,7 @@ OPERATORS: Mapping[str, Operator] = {
     ),
     "average_pooling": Operator(
         plans=_plans("average_pooling"),
-        jnp=_means_by_jnp,
+        jnp=lambda a: lambda x: (_total(a, x.astype(np.float32)) / _total(a, _ones(jnp, x))).astype(x.dtype),
         numpy=lambda a: partial(_means_by_numpy, a),
         torch={"avg_pool2d": _means_by_torch},
         onnx=partial(_node, "AveragePool"),

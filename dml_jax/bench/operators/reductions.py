@@ -165,10 +165,6 @@ def _cumulated_by_torch(name: str, torch: Any, a: Attributes) -> Callable[..., A
     return lambda out, x: function(x.flip(axis), axis).flip(axis)
 
 
-def _cumulated_by_onnx(a: Attributes) -> OnnxNode:
-    return OnnxNode("CumSum", {"reverse": int(a["direction"] == "decreasing")}, (np.array(a["axis"], np.int64),))
-
-
 def _turned(x: Any, axis: int) -> Any:
     return x[:, ::-1] if axis else x[::-1]
 
@@ -211,7 +207,9 @@ OPERATORS: Mapping[str, Operator] = {
         jnp=partial(_cumulated_by_jnp, jnp.cumsum),
         numpy=lambda a: partial(_cumulated_by_numpy, np.cumsum, a),
         torch={"cumsum": partial(_cumulated_by_torch, "cumsum")},
-        onnx=_cumulated_by_onnx,
+        onnx=lambda a: OnnxNode(
+            "CumSum", {"reverse": int(a["direction"] == "decreasing")}, (np.array(a["axis"], np.int64),)
+        ),
     ),
     "cumulative_product": Operator(
         plans=by_type(partial(_cumulations, "cumulative_product"), (2, 4)),

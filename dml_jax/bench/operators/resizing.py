@@ -28,11 +28,6 @@ def _upsampling(shape: tuple[int, ...], scale: tuple[int, int], itemsize: int) -
     return Case("upsample_2d", detail, {"scale_size": scale}, lambda: (data(shape, itemsize),), moved)
 
 
-def _repeated_by_jnp(a: Attributes) -> Callable[..., Any]:
-    height, width = a["scale_size"]
-    return lambda x: jnp.repeat(jnp.repeat(x, height, -2), width, -1)
-
-
 def _repeated(copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
     """Nearest upsampling by a broadcast copy: the output is viewed as [.., height, h, width, w]."""
     h, w = a["scale_size"]
@@ -121,16 +116,12 @@ def _sampled_by_jnp(_: Attributes) -> Callable[..., Any]:
     return jax.vmap(jax.vmap(one, (0, None)))
 
 
-def _sampled_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
-    return lambda out, x, grid: torch.nn.functional.grid_sample(x, grid, align_corners=a["align_corners"])
-
-
 OPERATORS: Mapping[str, Operator] = {
     "upsample_2d": Operator(
         plans=by_type(
             _upsamplings, ALL_SIZES, quick=None, small=lambda size: [_upsampling((1, 1, 8, size // 128), (2, 2), 4)]
         ),
-        jnp=_repeated_by_jnp,
+        jnp=lambda a: lambda x: x.repeat(a["scale_size"][0], -2).repeat(a["scale_size"][1], -1),
         numpy=lambda a: partial(_repeated, np.copyto, a),
         torch={
             "copy_": lambda torch, a: partial(_repeated, torch.Tensor.copy_, a),
@@ -151,7 +142,11 @@ OPERATORS: Mapping[str, Operator] = {
     "grid_sample": Operator(
         plans=grown("grid_sample", (2, 4)),
         jnp=_sampled_by_jnp,
-        torch={"grid_sample": _sampled_by_torch},
+        torch={
+            "grid_sample": lambda torch, a: (
+                lambda out, x, grid: torch.nn.functional.grid_sample(x, grid, align_corners=a["align_corners"])
+            )
+        },
         onnx=lambda a: OnnxNode("GridSample", {"align_corners": int(a["align_corners"])}),
     ),
 }

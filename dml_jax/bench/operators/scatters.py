@@ -115,11 +115,6 @@ def _columns(size: int, itemsize: int) -> Iterator[Case]:
         )
 
 
-def _columns_by_jnp(a: Attributes) -> Callable[..., Any]:
-    width, start = a["strides"][0], (0, a["offset"])
-    return lambda x, u: lax.dynamic_update_slice(x.reshape(-1, width), u, start).reshape(-1)
-
-
 def _columns_by_numpy(a: Attributes) -> Callable[..., Any]:
     width, start = a["strides"][0], a["offset"]
     return lambda out, x, u: (
@@ -174,7 +169,9 @@ OPERATORS: Mapping[str, Operator] = {
     ),
     "as_strided_scatter": Operator(
         plans=by_type(_columns, (1, 2, 4)),
-        jnp=_columns_by_jnp,
+        jnp=lambda a: (
+            lambda x, u: lax.dynamic_update_slice(x.reshape(-1, a["strides"][0]), u, (0, a["offset"])).reshape(-1)
+        ),
         numpy=_columns_by_numpy,
         torch={
             "copy_": lambda _, a: partial(_columns_by_torch, a),

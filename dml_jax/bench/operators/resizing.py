@@ -110,7 +110,8 @@ def _sampled_by_jnp(_: Attributes) -> Callable[..., Any]:
     """grid_sample, as in its example."""
 
     def one(picture: Any, grid: Any) -> Any:
-        at = (jnp.moveaxis(grid[..., ::-1], -1, 0) + 1) * (np.reshape(picture.shape, (-1, 1, 1)) - 1) / 2
+        ends = np.asarray(picture.shape, grid.dtype).reshape(-1, 1, 1) - 1
+        at = (jnp.moveaxis(grid[..., ::-1], -1, 0) + 1) * ends / 2
         return jax.scipy.ndimage.map_coordinates(picture, [*at], 1, mode="constant")
 
     return jax.vmap(jax.vmap(one, (0, None)))

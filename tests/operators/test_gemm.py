@@ -74,6 +74,105 @@ VARIANTS = {
 }
 
 
+# By example.
+
+
+def test_a_product_of_matrices_and_what_is_added():
+    a, b, c = np.float32([[1, 2], [3, 4]]), np.float32([[1, 0], [10, 1]]), np.float32([[100, 100], [100, 100]])
+    assert_same_bits(gemm(a, b), np.float32([[21, 2], [43, 4]]))
+    assert_same_bits(gemm(a, b, trans_b=True), np.float32([[1, 12], [3, 34]]))
+    assert_same_bits(gemm(a, b, c, alpha=2, beta=0.5), np.float32([[92, 54], [136, 58]]))
+
+
+# Against the oracle.
+
+
+def test_shapes_and_transpositions():
+    def calls():
+        for batch, m, k, n in [((), 1, 1, 1), ((), 2, 3, 1), ((3,), 1, 2, 2), ((2, 1), 3, 1, 2), ((), 2, 0, 2)]:
+            a, b, c = numbered((*batch, m, k)), -numbered((*batch, k, n)), numbered((*batch, m, n))
+            for trans_a in (False, True):
+                for trans_b in (False, True):
+                    given = (a.swapaxes(-1, -2) if trans_a else a, b.swapaxes(-1, -2) if trans_b else b)
+                    attributes = {"trans_a": trans_a, "trans_b": trans_b, "alpha": 0.5, "beta": 2}
+                    yield partial(gemm, **attributes), (*given, c), oracle(*given, c, **attributes)
+
+    assert_calls_agree(calls())
+
+
+def test_products_are_as_exact_as_float32():
+    """TF32 would be off by some ten thousand units."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(64, 64)).astype(np.float32) for _ in range(2))
+    assert_close(gemm(a, b), exact(a, b), units=256)
+    whole = np.full((1, 1), 2**12 + 1, np.float32)
+    assert_same_bits(gemm(whole, np.full((1, 1), 2**11 - 1, np.float32)), np.full((1, 1), 4097 * 2047, np.float32))
+
+
+@pytest.mark.thinned(2)
+@every_narrow_float
+def test_narrow_floats_are_computed_in_float32(dtype):
+    a, b = np.array([[0.5, 1], [1.5, 2]], dtype), np.array([[1, 0.5], [2, 1]], dtype)
+    made = gemm(a, b, b, alpha=0.5, beta=0.25)
+    assert_same_bits(made, oracle(a, b, b, alpha=0.5, beta=0.25))
+
+
+def test_sixteen_bit_floats_are_rounded_once():
+    """2049 is no float16, and 65536 is out of its range."""
+    ones = np.ones((1, 2049), np.float16)
+    assert_same_bits(gemm(ones, ones, np.full((1, 1), -1, np.float16), trans_b=True), np.full((1, 1), 2048, np.float16))
+    linear = Activation("ACTIVATION_LINEAR", (2, 2))
+    assert_same_bits(gemm(ones, ones, trans_b=True, activation=linear), np.full((1, 1), 4100, np.float16))
+    big = np.full((1, 1), 256, np.float16)
+    assert_same_bits(gemm(big, big, alpha=0.5), np.full((1, 1), 32768, np.float16))
+    assert_same_bits(gemm(big, big, big, beta=-255), np.full((1, 1), 256, np.float16))
+
+
+@pytest.mark.thinned
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2])
+def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
+    """4096 ones: one after the other they stop at 2048 in float16, at 256 in bfloat16."""
+    column = jnp.ones((4096, 1), dtype)
+    back = jax.jit(jax.grad(lambda x: gemm(column, x).astype(np.float32).sum()))(jnp.ones((1, 1), dtype))
+    assert_same_bits(back, np.full((1, 1), 4096, dtype))
+
+
+def test_64_bit_floats_are_computed_as_such(x64):
+    x = np.full((1, 1), 1 + 2.0**-40)
+    with refused_without_x64("a of type float64"):
+        assert_same_bits(gemm(x, np.full((1, 1), 3.0), x, beta=0.5), x * 3.5)
+
+
+def test_beta_of_0_does_not_read_c():
+    for beta in (0.0, -0.0):
+        assert_same_bits(gemm(A, B, np.full_like(C, np.nan), beta=beta), oracle(A, B))
+    back = jax.jit(jax.grad(lambda c: gemm(A, B, c, beta=0).sum()))(C)
+    assert_same_bits(back, np.zeros_like(C))
+
+
+def test_alpha_of_0_is_multiplied_with():
+    infinite = np.float32([[np.inf, 0, 1]])
+    np.testing.assert_array_equal(gemm(infinite, B, alpha=0), np.full((1, 4), np.nan, np.float32))
+    assert_same_bits(gemm(A, B, C, alpha=0), C)
+
+
+def test_beta_without_c_is_ignored():
+    assert_same_bits(gemm(A, B, beta=np.nan), oracle(A, B))
+
+
+def test_empty_arrays():
+    assert gemm(A[:0], B, C[:0]).shape == (0, 4)
+    assert gemm(A, B[:, :0], activation=Activation("ACTIVATION_SOFTMAX")).shape == (2, 0)
+    assert_same_bits(gemm(A[:, :0], B[:0], C, beta=2), C * 2)
+
+
+def test_softmax_is_of_rows_or_of_what_axes_say():
+    a, b = A / 4, B / 4
+    for axes in ((), ((0,),), ((1,),), ((0, 1),)):
+        activation = Activation("ACTIVATION_SOFTMAX1" if axes else "ACTIVATION_SOFTMAX", axes)
+        assert_close(gemm(a, b, activation=activation), exact(a, b, activation=activation), units=4)
+
+
 # The struct.
 
 
@@ -182,95 +281,6 @@ def test_activations_that_came_later(activation, level):
     desc.validate(level)
     with pytest.raises(ConstraintError, match=f"at feature level 1_0, .* feature level {level} accepts"):
         desc.validate("1_0")
-
-
-# Against the oracle.
-
-
-def test_shapes_and_transpositions():
-    def calls():
-        for batch, m, k, n in [((), 1, 1, 1), ((), 2, 3, 1), ((3,), 1, 2, 2), ((2, 1), 3, 1, 2), ((), 2, 0, 2)]:
-            a, b, c = numbered((*batch, m, k)), -numbered((*batch, k, n)), numbered((*batch, m, n))
-            for trans_a in (False, True):
-                for trans_b in (False, True):
-                    given = (a.swapaxes(-1, -2) if trans_a else a, b.swapaxes(-1, -2) if trans_b else b)
-                    attributes = {"trans_a": trans_a, "trans_b": trans_b, "alpha": 0.5, "beta": 2}
-                    yield partial(gemm, **attributes), (*given, c), oracle(*given, c, **attributes)
-
-    assert_calls_agree(calls())
-
-
-def test_products_are_as_exact_as_float32():
-    """TF32 would be off by some ten thousand units."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.normal(size=(64, 64)).astype(np.float32) for _ in range(2))
-    assert_close(gemm(a, b), exact(a, b), units=256)
-    whole = np.full((1, 1), 2**12 + 1, np.float32)
-    assert_same_bits(gemm(whole, np.full((1, 1), 2**11 - 1, np.float32)), np.full((1, 1), 4097 * 2047, np.float32))
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_computed_in_float32(dtype):
-    a, b = np.array([[0.5, 1], [1.5, 2]], dtype), np.array([[1, 0.5], [2, 1]], dtype)
-    made = gemm(a, b, b, alpha=0.5, beta=0.25)
-    assert_same_bits(made, oracle(a, b, b, alpha=0.5, beta=0.25))
-
-
-def test_sixteen_bit_floats_are_rounded_once():
-    """2049 is no float16, and 65536 is out of its range."""
-    ones = np.ones((1, 2049), np.float16)
-    assert_same_bits(gemm(ones, ones, np.full((1, 1), -1, np.float16), trans_b=True), np.full((1, 1), 2048, np.float16))
-    linear = Activation("ACTIVATION_LINEAR", (2, 2))
-    assert_same_bits(gemm(ones, ones, trans_b=True, activation=linear), np.full((1, 1), 4100, np.float16))
-    big = np.full((1, 1), 256, np.float16)
-    assert_same_bits(gemm(big, big, alpha=0.5), np.full((1, 1), 32768, np.float16))
-    assert_same_bits(gemm(big, big, big, beta=-255), np.full((1, 1), 256, np.float16))
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2])
-def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
-    """4096 ones: one after the other they stop at 2048 in float16, at 256 in bfloat16."""
-    column = jnp.ones((4096, 1), dtype)
-    back = jax.jit(jax.grad(lambda x: gemm(column, x).astype(np.float32).sum()))(jnp.ones((1, 1), dtype))
-    assert_same_bits(back, np.full((1, 1), 4096, dtype))
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.full((1, 1), 1 + 2.0**-40)
-    with refused_without_x64("a of type float64"):
-        assert_same_bits(gemm(x, np.full((1, 1), 3.0), x, beta=0.5), x * 3.5)
-
-
-def test_beta_of_0_does_not_read_c():
-    for beta in (0.0, -0.0):
-        assert_same_bits(gemm(A, B, np.full_like(C, np.nan), beta=beta), oracle(A, B))
-    back = jax.jit(jax.grad(lambda c: gemm(A, B, c, beta=0).sum()))(C)
-    assert_same_bits(back, np.zeros_like(C))
-
-
-def test_alpha_of_0_is_multiplied_with():
-    infinite = np.float32([[np.inf, 0, 1]])
-    np.testing.assert_array_equal(gemm(infinite, B, alpha=0), np.full((1, 4), np.nan, np.float32))
-    assert_same_bits(gemm(A, B, C, alpha=0), C)
-
-
-def test_beta_without_c_is_ignored():
-    assert_same_bits(gemm(A, B, beta=np.nan), oracle(A, B))
-
-
-def test_empty_arrays():
-    assert gemm(A[:0], B, C[:0]).shape == (0, 4)
-    assert gemm(A, B[:, :0], activation=Activation("ACTIVATION_SOFTMAX")).shape == (2, 0)
-    assert_same_bits(gemm(A[:, :0], B[:0], C, beta=2), C * 2)
-
-
-def test_softmax_is_of_rows_or_of_what_axes_say():
-    a, b = A / 4, B / 4
-    for axes in ((), ((0,),), ((1,),), ((0, 1),)):
-        activation = Activation("ACTIVATION_SOFTMAX1" if axes else "ACTIVATION_SOFTMAX", axes)
-        assert_close(gemm(a, b, activation=activation), exact(a, b, activation=activation), units=4)
 
 
 # Transformations and meshes.

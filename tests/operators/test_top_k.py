@@ -70,124 +70,13 @@ VARIANTS = {
 }
 
 
-# The structs.
+# By example.
 
 
-def draw(rng):
-    sizes = dims(rng, int(rng.integers(1, 9)))
-    axis = int(rng.integers(0, len(sizes)))
-    sizes[axis] = int(rng.integers(1, 6))
-    k = int(rng.integers(1, sizes[axis] + 1))
-    found = [*sizes[:axis], k, *sizes[axis + 1 :]]
-    return {"input": sizes, "output_value": found, "output_index": found, "axis": axis, "k": k}
-
-
-def draw_either_way(rng):
-    return {**draw(rng), "axis_direction": int(rng.integers(0, 2))}
-
-
-def fill(rng, port, tensor, count):
-    """Ties, NaNs and zeros of both signs; of half of the buffers random bits."""
-    if rng.random() < 0.5:
-        return None
-    few = [-2, 0, 1, 1] if tensor.dtype.kind != "f" else [-2, 0, -0.0, 1, np.nan, -np.nan, np.inf]
-    return rng.choice(np.array(few).astype(tensor.dtype), count)
-
-
-STRUCT_BREAKS = {
-    "below_rank(axis)": {"axis": 4},
-    "enough": {"k": 5},
-    "sizes_follow(output_value)": {"output_value": f32(1, 1, 2, 2)},
-    "same_sizes(output_index, output_value)": {"output_index": u32(1, 1, 2, 3)},
-}
-TWO = TopKDesc(f32(1, 1, 3, 4), f32(1, 1, 3, 2), u32(1, 1, 3, 2), axis=3, k=2)
-COLUMNS = TopKDesc(f32(1, 1, 3, 4), f32(1, 1, 2, 4), u32(1, 1, 2, 4), axis=2, k=2)
-THREE = TopKDesc(f32(1, 1, 3, 4), f32(1, 1, 3, 3), u32(1, 1, 3, 3), axis=3, k=3)
-
-
-def either_way(desc, direction):
-    return TopK1Desc(**desc.operands(), axis_direction=direction)
-
-
-TABLE = [0, 1, 10, 11, 3, 2, 9, 8, 4, 5, 6, 7]
-TIED = [1, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6]
-DOCUMENTED = [
-    (TWO, [TABLE], [[11, 10, 9, 8, 7, 6], [3, 2, 2, 3, 3, 2]]),
-    (COLUMNS, [TABLE], [[4, 5, 10, 11, 3, 2, 9, 8], [2, 2, 0, 0, 1, 1, 1, 1]]),
-    (THREE, [TIED], [[3, 2, 2, 5, 5, 4, 6, 6, 6], [3, 1, 2, 2, 3, 1, 0, 1, 2]]),
-]
-LEAST = ([TIED], [[1, 2, 2, 3, 4, 5, 6, 6, 6], [0, 1, 2] * 3])
-STRUCTS = (
-    Struct(
-        TWO,
-        breaks=STRUCT_BREAKS,
-        examples=[Example(*one) for one in DOCUMENTED],
-        draw=draw,
-        expected=lambda desc, x: _indexed(desc, oracle(x, desc.axis, desc.k)),
-        leading={"axis": 1},
-        fill=fill,
-    ),
-    Struct(
-        either_way(TWO, "DECREASING"),
-        breaks=STRUCT_BREAKS,
-        examples=[
-            *(Example(either_way(desc, "DECREASING"), *numbers) for desc, *numbers in DOCUMENTED),
-            Example(either_way(THREE, "INCREASING"), *LEAST),
-        ],
-        draw=draw_either_way,
-        expected=lambda desc, x: _indexed(desc, oracle(x, desc.axis, desc.k, desc.axis_direction.name.lower())),
-        leading={"axis": 1},
-        fill=fill,
-    ),
-)
-
-
-def _indexed(desc, found):
-    values, indices = found
-    return values, indices.astype(desc.output_index.dtype)
-
-
-def test_the_direction_is_an_enumeration():
-    desc = either_way(TWO, 0)
-    assert desc.axis_direction is AxisDirection.INCREASING
-    assert replace(desc, axis_direction="DML_AXIS_DIRECTION_INCREASING") == desc
-    with pytest.raises(ConstraintError, match="AxisDirection must be one of INCREASING, DECREASING, but it is 2"):
-        replace(desc, axis_direction=2)
-
-
-test_what_the_struct_refuses = refuses(
-    TWO,
-    ({"k": 5}, r"K must be in \[1, InputTensor.Sizes\[Axis\]\], but it is 5 and the size is 4"),
-    ({"k": 0}, r"K must be in \[1, InputTensor.Sizes\[Axis\]\], but it is 0"),
-    ({"k": 3}, r"OutputValueTensor.Sizes must be InputTensor.Sizes, but K along Axis, .* is not \(1, 1, 3, 3\)"),
-    ({"output_index": u32(1, 1, 2, 3)}, "OutputIndexTensor.Sizes must equal OutputValueTensor.Sizes"),
-    ({"output_index": f32(1, 1, 3, 2)}, "OutputIndexTensor.DataType must be one of UINT64, UINT32"),
-    ({"output_value": u32(1, 1, 3, 2)}, "OutputValueTensor.DataType must equal InputTensor.DataType"),
-)
-
-
-def test_all_elements_may_be_taken():
-    desc = TopKDesc(f32(3), f32(3), u32(3), axis=0, k=3)
-    assert_is(desc.compute(np.float32([1, 3, 2])), (np.float32([3, 2, 1]), np.uint32([1, 2, 0])))
-
-
-def test_64_bit_data_and_indices_of_descriptors(x64):
-    """Of one tensor or of all, and of one element or several; while x64 is off buffers hold words."""
-    x = np.int64([5, -(2**63), 2**40, 2**40 + 1])
-    for data, name, index, k in [
-        (x, "INT64", "UINT32", 3),
-        (x, "INT64", "UINT64", 1),
-        (x.view(np.uint64), "UINT64", "UINT64", 3),
-        (np.float16([5, -1, 5, 7]), "FLOAT16", "UINT64", 3),
-    ]:
-        desc = TopKDesc(TensorDesc(name, (4,)), TensorDesc(name, (k,)), TensorDesc(index, (k,)), axis=0, k=k)
-        values, indices = map(np.asarray, compile_operator(desc)(data))
-        assert_is((values.view(data.dtype), indices.view(desc.output_index.dtype)), _indexed(desc, oracle(data, 0, k)))
-        if x64:
-            assert_is(desc.compute(data), _indexed(desc, oracle(data, 0, k)))
-        else:
-            with pytest.raises(DataTypeError, match="needs 64-bit types"):
-                desc.compute(data)
+def test_the_greatest_of_each_row_and_where_they_are():
+    x = np.float32([[3, 9, 1, 9], [0, -2, 5, 4]])
+    assert_is(top_k(x, 1, 2), (np.float32([[9, 9], [5, 4]]), np.uint32([[1, 3], [2, 3]])))
+    assert_is(top_k(x, 1, 1, direction="increasing"), (np.float32([[1], [-2]]), np.uint32([[2], [1]])))
 
 
 # Against the oracle.
@@ -321,6 +210,126 @@ def test_empty_arrays():
         values, indices = top_k(x[:0], 1, 2)
         assert values.shape == indices.shape == (0, 2)
         assert (values.dtype, indices.dtype) == (x.dtype, np.uint32)
+
+
+# The structs.
+
+
+def draw(rng):
+    sizes = dims(rng, int(rng.integers(1, 9)))
+    axis = int(rng.integers(0, len(sizes)))
+    sizes[axis] = int(rng.integers(1, 6))
+    k = int(rng.integers(1, sizes[axis] + 1))
+    found = [*sizes[:axis], k, *sizes[axis + 1 :]]
+    return {"input": sizes, "output_value": found, "output_index": found, "axis": axis, "k": k}
+
+
+def draw_either_way(rng):
+    return {**draw(rng), "axis_direction": int(rng.integers(0, 2))}
+
+
+def fill(rng, port, tensor, count):
+    """Ties, NaNs and zeros of both signs; of half of the buffers random bits."""
+    if rng.random() < 0.5:
+        return None
+    few = [-2, 0, 1, 1] if tensor.dtype.kind != "f" else [-2, 0, -0.0, 1, np.nan, -np.nan, np.inf]
+    return rng.choice(np.array(few).astype(tensor.dtype), count)
+
+
+STRUCT_BREAKS = {
+    "below_rank(axis)": {"axis": 4},
+    "enough": {"k": 5},
+    "sizes_follow(output_value)": {"output_value": f32(1, 1, 2, 2)},
+    "same_sizes(output_index, output_value)": {"output_index": u32(1, 1, 2, 3)},
+}
+TWO = TopKDesc(f32(1, 1, 3, 4), f32(1, 1, 3, 2), u32(1, 1, 3, 2), axis=3, k=2)
+COLUMNS = TopKDesc(f32(1, 1, 3, 4), f32(1, 1, 2, 4), u32(1, 1, 2, 4), axis=2, k=2)
+THREE = TopKDesc(f32(1, 1, 3, 4), f32(1, 1, 3, 3), u32(1, 1, 3, 3), axis=3, k=3)
+
+
+def either_way(desc, direction):
+    return TopK1Desc(**desc.operands(), axis_direction=direction)
+
+
+TABLE = [0, 1, 10, 11, 3, 2, 9, 8, 4, 5, 6, 7]
+TIED = [1, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6]
+DOCUMENTED = [
+    (TWO, [TABLE], [[11, 10, 9, 8, 7, 6], [3, 2, 2, 3, 3, 2]]),
+    (COLUMNS, [TABLE], [[4, 5, 10, 11, 3, 2, 9, 8], [2, 2, 0, 0, 1, 1, 1, 1]]),
+    (THREE, [TIED], [[3, 2, 2, 5, 5, 4, 6, 6, 6], [3, 1, 2, 2, 3, 1, 0, 1, 2]]),
+]
+LEAST = ([TIED], [[1, 2, 2, 3, 4, 5, 6, 6, 6], [0, 1, 2] * 3])
+STRUCTS = (
+    Struct(
+        TWO,
+        breaks=STRUCT_BREAKS,
+        examples=[Example(*one) for one in DOCUMENTED],
+        draw=draw,
+        expected=lambda desc, x: _indexed(desc, oracle(x, desc.axis, desc.k)),
+        leading={"axis": 1},
+        fill=fill,
+    ),
+    Struct(
+        either_way(TWO, "DECREASING"),
+        breaks=STRUCT_BREAKS,
+        examples=[
+            *(Example(either_way(desc, "DECREASING"), *numbers) for desc, *numbers in DOCUMENTED),
+            Example(either_way(THREE, "INCREASING"), *LEAST),
+        ],
+        draw=draw_either_way,
+        expected=lambda desc, x: _indexed(desc, oracle(x, desc.axis, desc.k, desc.axis_direction.name.lower())),
+        leading={"axis": 1},
+        fill=fill,
+    ),
+)
+
+
+def _indexed(desc, found):
+    values, indices = found
+    return values, indices.astype(desc.output_index.dtype)
+
+
+def test_the_direction_is_an_enumeration():
+    desc = either_way(TWO, 0)
+    assert desc.axis_direction is AxisDirection.INCREASING
+    assert replace(desc, axis_direction="DML_AXIS_DIRECTION_INCREASING") == desc
+    with pytest.raises(ConstraintError, match="AxisDirection must be one of INCREASING, DECREASING, but it is 2"):
+        replace(desc, axis_direction=2)
+
+
+test_what_the_struct_refuses = refuses(
+    TWO,
+    ({"k": 5}, r"K must be in \[1, InputTensor.Sizes\[Axis\]\], but it is 5 and the size is 4"),
+    ({"k": 0}, r"K must be in \[1, InputTensor.Sizes\[Axis\]\], but it is 0"),
+    ({"k": 3}, r"OutputValueTensor.Sizes must be InputTensor.Sizes, but K along Axis, .* is not \(1, 1, 3, 3\)"),
+    ({"output_index": u32(1, 1, 2, 3)}, "OutputIndexTensor.Sizes must equal OutputValueTensor.Sizes"),
+    ({"output_index": f32(1, 1, 3, 2)}, "OutputIndexTensor.DataType must be one of UINT64, UINT32"),
+    ({"output_value": u32(1, 1, 3, 2)}, "OutputValueTensor.DataType must equal InputTensor.DataType"),
+)
+
+
+def test_all_elements_may_be_taken():
+    desc = TopKDesc(f32(3), f32(3), u32(3), axis=0, k=3)
+    assert_is(desc.compute(np.float32([1, 3, 2])), (np.float32([3, 2, 1]), np.uint32([1, 2, 0])))
+
+
+def test_64_bit_data_and_indices_of_descriptors(x64):
+    """Of one tensor or of all, and of one element or several; while x64 is off buffers hold words."""
+    x = np.int64([5, -(2**63), 2**40, 2**40 + 1])
+    for data, name, index, k in [
+        (x, "INT64", "UINT32", 3),
+        (x, "INT64", "UINT64", 1),
+        (x.view(np.uint64), "UINT64", "UINT64", 3),
+        (np.float16([5, -1, 5, 7]), "FLOAT16", "UINT64", 3),
+    ]:
+        desc = TopKDesc(TensorDesc(name, (4,)), TensorDesc(name, (k,)), TensorDesc(index, (k,)), axis=0, k=k)
+        values, indices = map(np.asarray, compile_operator(desc)(data))
+        assert_is((values.view(data.dtype), indices.view(desc.output_index.dtype)), _indexed(desc, oracle(data, 0, k)))
+        if x64:
+            assert_is(desc.compute(data), _indexed(desc, oracle(data, 0, k)))
+        else:
+            with pytest.raises(DataTypeError, match="needs 64-bit types"):
+                desc.compute(data)
 
 
 # Transformations.

@@ -1,4 +1,4 @@
-"""Models of one node: results compared with ONNX Runtime, and refused models."""
+"""Models of one node: results compared with ONNX Runtime, and models of any nodes that are refused."""
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,14 @@ def assert_refused(message, kind, inputs, outputs=1, *, by_runtime=False, **attr
     if by_runtime:
         with pytest.raises(Exception, match="ONNXRuntimeError"):
             runtime(model, named)
+
+
+def refused(source, text, error=OnnxError):
+    """The error of a model that cannot be made a function; it says the text."""
+    with pytest.raises(error) as caught:
+        to_jax(source)
+    assert text in str(caught.value)
+    return caught.value
 
 
 def shape(rng, least, most):

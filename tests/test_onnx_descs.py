@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from onnx_building import TensorProto, assert_same_values, helper, model, numpy_helper, onnx
 from onnx_cases import as_array, cases, operators
+from operator_cases import f32, i32, u8
 
 import dml_jax
-from dml_jax import compile_operator
+from dml_jax import TensorDesc, compile_operator
 from dml_jax.onnx import OnnxError, to_descs
 from dml_jax.onnx.model_descs import described
 from dml_jax.onnx.node_descs import DESC_OF
@@ -51,49 +52,36 @@ def as_type(array):
     return helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
+def i64(*sizes):
+    return TensorDesc("INT64", sizes)
+
+
 def zeros(shape, dtype=np.float32):
     return np.zeros(shape, dtype)
 
 
-F, I = np.float32, np.int64  # noqa: E741
+I = np.int64  # noqa: E741
 
 # By ONNX Runtime's rules: leading 1s up to the largest rank, the axis counts them, real ranks in the counts.
 DESCS = {
     "gather": (
         single("Gather", [zeros((3, 2)), zeros((4, 5), I)], axis=-2),
-        dml_jax.GatherDesc(
-            input=dml_jax.TensorDesc(F, (1, 3, 2)),
-            indices=dml_jax.TensorDesc(I, (1, 4, 5)),
-            output=dml_jax.TensorDesc(F, (4, 5, 2)),
-            axis=1,
-            index_dimensions=2,
-        ),
+        dml_jax.GatherDesc(input=f32(1, 3, 2), indices=i64(1, 4, 5), output=f32(4, 5, 2), axis=1, index_dimensions=2),
     ),
     "gather_scalar": (
         single("Gather", [zeros((3, 2)), zeros((), np.int32)], axis=1),
-        dml_jax.GatherDesc(
-            input=dml_jax.TensorDesc(F, (3, 2)),
-            indices=dml_jax.TensorDesc(np.int32, (1, 1)),
-            output=dml_jax.TensorDesc(F, (1, 3)),
-            axis=1,
-            index_dimensions=0,
-        ),
+        dml_jax.GatherDesc(input=f32(3, 2), indices=i32(1, 1), output=f32(1, 3), axis=1, index_dimensions=0),
     ),
     "gather_elements": (
         single("GatherElements", [zeros((3, 2), bool), zeros((3, 5), I)], axis=-1),
-        dml_jax.GatherElementsDesc(
-            input=dml_jax.TensorDesc(np.uint8, (3, 2)),
-            indices=dml_jax.TensorDesc(I, (3, 5)),
-            output=dml_jax.TensorDesc(np.uint8, (3, 5)),
-            axis=1,
-        ),
+        dml_jax.GatherElementsDesc(input=u8(3, 2), indices=i64(3, 5), output=u8(3, 5), axis=1),
     ),
     "gather_nd": (
         single("GatherND", [zeros((2, 3, 4)), zeros((2, 1), I)], batch_dims=1),
         dml_jax.GatherND1Desc(
-            input=dml_jax.TensorDesc(F, (2, 3, 4)),
-            indices=dml_jax.TensorDesc(I, (1, 2, 1)),
-            output=dml_jax.TensorDesc(F, (1, 2, 4)),
+            input=f32(2, 3, 4),
+            indices=i64(1, 2, 1),
+            output=f32(1, 2, 4),
             input_dimension_count=3,
             indices_dimension_count=2,
             batch_dimension_count=1,
@@ -101,21 +89,15 @@ DESCS = {
     ),
     "scatter_elements": (
         single("ScatterElements", [zeros((3, 2)), zeros((1, 2), I), zeros((1, 2))]),
-        dml_jax.ScatterElementsDesc(
-            input=dml_jax.TensorDesc(F, (3, 2)),
-            indices=dml_jax.TensorDesc(I, (1, 2)),
-            updates=dml_jax.TensorDesc(F, (1, 2)),
-            output=dml_jax.TensorDesc(F, (3, 2)),
-            axis=0,
-        ),
+        dml_jax.ScatterElementsDesc(input=f32(3, 2), indices=i64(1, 2), updates=f32(1, 2), output=f32(3, 2), axis=0),
     ),
     "scatter_nd": (
         single("ScatterND", [zeros((8,)), zeros((2, 2, 1), I), zeros((2, 2))]),
         dml_jax.ScatterNDDesc(
-            input=dml_jax.TensorDesc(F, (1, 1, 8)),
-            indices=dml_jax.TensorDesc(I, (2, 2, 1)),
-            updates=dml_jax.TensorDesc(F, (1, 2, 2)),
-            output=dml_jax.TensorDesc(F, (1, 1, 8)),
+            input=f32(1, 1, 8),
+            indices=i64(2, 2, 1),
+            updates=f32(1, 2, 2),
+            output=f32(1, 1, 8),
             input_dimension_count=1,
             indices_dimension_count=3,
         ),
@@ -123,57 +105,47 @@ DESCS = {
     "depth_to_space": (
         single("DepthToSpace", [zeros((1, 8, 2, 3))], blocksize=2, mode="CRD"),
         dml_jax.DepthToSpace1Desc(
-            input=dml_jax.TensorDesc(F, (1, 8, 2, 3)),
-            output=dml_jax.TensorDesc(F, (1, 2, 4, 6)),
-            block_size=2,
-            order="COLUMN_ROW_DEPTH",
+            input=f32(1, 8, 2, 3), output=f32(1, 2, 4, 6), block_size=2, order="COLUMN_ROW_DEPTH"
         ),
     ),
     "space_to_depth": (
         single("SpaceToDepth", [zeros((1, 1, 2, 2), np.float16)], blocksize=2),
         dml_jax.SpaceToDepth1Desc(
-            input=dml_jax.TensorDesc(np.float16, (1, 1, 2, 2)),
-            output=dml_jax.TensorDesc(np.float16, (1, 4, 1, 1)),
+            input=TensorDesc(np.float16, (1, 1, 2, 2)),
+            output=TensorDesc(np.float16, (1, 4, 1, 1)),
             block_size=2,
             order="DEPTH_COLUMN_ROW",
         ),
     ),
     "transpose": (
         single("Transpose", [zeros((2, 3, 4))], perm=[2, 0, 1]),
-        dml_jax.ElementWiseIdentityDesc(dml_jax.TensorDesc(F, (4, 2, 3), (1, 12, 4)), dml_jax.TensorDesc(F, (4, 2, 3))),
+        dml_jax.ElementWiseIdentityDesc(f32(4, 2, 3, strides=(1, 12, 4)), f32(4, 2, 3)),
     ),
     "where": (
         single("Where", [zeros((3, 1), bool), zeros((2,)), zeros((3, 2))]),
         dml_jax.ElementWiseIfDesc(
-            condition=dml_jax.TensorDesc(np.uint8, (3, 2), (1, 0)),
-            a=dml_jax.TensorDesc(F, (3, 2), (0, 1)),
-            b=dml_jax.TensorDesc(F, (3, 2)),
-            output=dml_jax.TensorDesc(F, (3, 2)),
+            condition=u8(3, 2, strides=(1, 0)), a=f32(3, 2, strides=(0, 1)), b=f32(3, 2), output=f32(3, 2)
         ),
     ),
     "reverse_sequence": (
         single("ReverseSequence", [zeros((4, 2, 3)), zeros((2,), I)]),
         dml_jax.ReverseSubsequencesDesc(
-            input=dml_jax.TensorDesc(F, (4, 2, 3)),
-            sequence_lengths=dml_jax.TensorDesc(np.uint64, (1, 2, 3), (0, 1, 0)),
-            output=dml_jax.TensorDesc(F, (4, 2, 3)),
+            input=f32(4, 2, 3),
+            sequence_lengths=TensorDesc(np.uint64, (1, 2, 3), (0, 1, 0)),
+            output=f32(4, 2, 3),
             axis=0,
         ),
     ),
     "split_with_an_unread_part": (
         single("Split", [zeros((2, 5))], axis=-1, num_outputs=2, outputs=("y", "z"), kept=("y",)),
-        dml_jax.SplitDesc(
-            input=dml_jax.TensorDesc(F, (2, 5)),
-            outputs=(dml_jax.TensorDesc(F, (2, 3)), dml_jax.TensorDesc(F, (2, 2))),
-            axis=1,
-        ),
+        dml_jax.SplitDesc(input=f32(2, 5), outputs=(f32(2, 3), f32(2, 2)), axis=1),
     ),
     "top_k_with_unread_indices": (
         single("TopK", [zeros((2, 5))], opset=9, axis=0, k=1, outputs=("y", "z"), kept=("y",)),
         dml_jax.TopK1Desc(
-            input=dml_jax.TensorDesc(F, (2, 5)),
-            output_value=dml_jax.TensorDesc(F, (1, 5)),
-            output_index=dml_jax.TensorDesc(np.uint64, (1, 5)),
+            input=f32(2, 5),
+            output_value=f32(1, 5),
+            output_index=TensorDesc(np.uint64, (1, 5)),
             axis=0,
             k=1,
             axis_direction="DECREASING",
@@ -182,8 +154,8 @@ DESCS = {
     "pad_by_attributes": (
         single("Pad", [zeros((2, 5), np.float16)], opset=2, pads=[0, 1, 2, 0], value=0.1),
         dml_jax.Padding1Desc(
-            input=dml_jax.TensorDesc(np.float16, (2, 5)),
-            output=dml_jax.TensorDesc(np.float16, (4, 6)),
+            input=TensorDesc(np.float16, (2, 5)),
+            output=TensorDesc(np.float16, (4, 6)),
             padding_mode="CONSTANT",
             padding_value_data_type=np.float16,
             padding_value=np.float16(0.1),
@@ -194,8 +166,8 @@ DESCS = {
     "upsample_of_more_than_four_dimensions": (
         single("Upsample", [zeros((1, 1, 3, 4, 5, 6))], opset=7, scales=[1.0, 1.0, 1.0, 1.0, 2.0, 2.0]),
         dml_jax.Resample2Desc(
-            input=dml_jax.TensorDesc(F, (3, 4, 5, 6)),
-            output=dml_jax.TensorDesc(F, (3, 4, 10, 12)),
+            input=f32(3, 4, 5, 6),
+            output=f32(3, 4, 10, 12),
             interpolation_mode="NEAREST_NEIGHBOR",
             rounding_direction="DECREASING",
             scales=(1, 1, 2, 2),
@@ -415,8 +387,8 @@ def test_what_follows_from_shapes_has_no_descriptor_but_arrays_that_are_made():
         helper.make_node("Expand", ["zeros", "s"], ["y"]),
     ]
     proto = model(nodes, {"x": zeros((2, 3))}, ["y"], {"one": np.int64([1]), "two": np.int64([2])})
-    row = dml_jax.TensorDesc(F, (3,))
-    assert to_descs(proto) == {"ConstantOfShape node 'it'": dml_jax.FillValueConstantDesc(row, F, 0)}
+    row = f32(3)
+    assert to_descs(proto) == {"ConstantOfShape node 'it'": dml_jax.FillValueConstantDesc(row, np.float32, 0)}
 
 
 def test_contradicting_shapes():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx
+from onnx_one_node import refused
 
 import dml_jax
 from dml_jax.onnx import NotConstantError, OnnxError, UnsupportedError, run_node, to_jax
@@ -21,13 +22,6 @@ def identity(**changes):
     for name, value in changes.items():
         getattr(proto, name).CopyFrom(value)
     return proto
-
-
-def refused(source, text, error=OnnxError):
-    with pytest.raises(error) as caught:
-        to_jax(source)
-    assert text in str(caught.value)
-    return caught.value
 
 
 make = helper.make_node

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx, runtime
+from onnx_one_node import refused
 
 import dml_jax
 from dml_jax.onnx import NotConstantError, OnnxError, UnsupportedError, to_jax
@@ -43,12 +44,6 @@ def referring(node, **attributes):
     for name, (there, kind) in attributes.items():
         node.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=there, type=kind))
     return node
-
-
-def refused(proto, text, error=OnnxError):
-    with pytest.raises(error) as caught:
-        to_jax(proto)
-    assert text in str(caught.value)
 
 
 # Of the model.

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from commands import check, dml_jax_command
 from onnx_building import TensorProto, helper, model, numpy_helper, onnx
+from onnx_one_node import refused
 
 import dml_jax
 from dml_jax.command import long_work
@@ -38,12 +39,6 @@ def with_functions(*functions):
     proto.opset_import.append(helper.make_opsetid("mine", 1))
     proto.functions.extend(functions)
     return proto
-
-
-def refused(source, text):
-    with pytest.raises(OnnxError) as caught:
-        to_jax(source)
-    assert text in str(caught.value)
 
 
 # Names, versions.

@@ -6,11 +6,12 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
+from operator_cases import f32
 from svg_geometry import SVG
 
 from dml_jax import ElementWiseIdentityDesc, GraphDesc, JoinDesc, SplitDesc, TensorDesc
 
-ROW = TensorDesc("FLOAT32", (4,))
+ROW = f32(4)
 COPY = ElementWiseIdentityDesc(ROW, ROW)
 
 
@@ -37,7 +38,7 @@ def joined(**sources):
 
 CHAIN = copies(first="x", second="first", third="second")
 DIAMOND = GraphDesc(
-    {"left": COPY, "right": COPY, "both": JoinDesc([ROW, ROW], TensorDesc("FLOAT32", (8,)), axis=0)},
+    {"left": COPY, "right": COPY, "both": JoinDesc([ROW, ROW], f32(8), axis=0)},
     {
         ("left", "input"): "x",
         ("right", "input"): "x",
@@ -47,7 +48,7 @@ DIAMOND = GraphDesc(
     },
 )
 LONG_EDGE = GraphDesc(
-    {**dict.fromkeys("abcd", COPY), "end": JoinDesc([ROW, ROW], TensorDesc("FLOAT32", (8,)), axis=0)},
+    {**dict.fromkeys("abcd", COPY), "end": JoinDesc([ROW, ROW], f32(8), axis=0)},
     {
         ("a", "input"): "x",
         ("b", "input"): ("a", "output"),

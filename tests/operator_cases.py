@@ -18,24 +18,12 @@ import dml_jax
 from dml_jax import Activation, DataType, TensorDesc
 
 
-def f32(*sizes, **keywords):
-    return TensorDesc("FLOAT32", sizes, **keywords)
+def _tensors(data_type):
+    return lambda *sizes, **keywords: TensorDesc(data_type, sizes, **keywords)
 
 
-def i8(*sizes, **keywords):
-    return TensorDesc("INT8", sizes, **keywords)
-
-
-def i32(*sizes, **keywords):
-    return TensorDesc("INT32", sizes, **keywords)
-
-
-def u8(*sizes, **keywords):
-    return TensorDesc("UINT8", sizes, **keywords)
-
-
-def u32(*sizes, **keywords):
-    return TensorDesc("UINT32", sizes, **keywords)
+f32, f16, i64, i32 = map(_tensors, ("FLOAT32", "FLOAT16", "INT64", "INT32"))
+i8, u64, u32, u8 = map(_tensors, ("INT8", "UINT64", "UINT32", "UINT8"))
 
 
 # A function.

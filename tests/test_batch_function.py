@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from batch_jobs import environment
 from checks import assert_same_bits
+from operator_cases import f32
 
 import dml_jax
 from dml_jax import descs
@@ -188,13 +189,13 @@ def of_onnx():
 
 
 def of_desc():
-    tensor = dml_jax.TensorDesc("FLOAT32", (1, 1, 1, 3))
+    tensor = f32(1, 1, 1, 3)
     return descs.ElementWiseAddDesc(tensor, tensor, tensor)
 
 
 def of_graph():
     graph = dml_jax.GraphBuilder()
-    x = graph.input("x", dml_jax.TensorDesc("FLOAT32", (1, 1, 1, 3)))
+    x = graph.input("x", f32(1, 1, 1, 3))
     return graph.build({"y": 2 * x})
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from batch_jobs import environment, names, random_rows, saved
 from commands import batch
+from operator_cases import f32, u32
 
 from dml_jax import Constant, DepthToSpaceDesc, GatherDesc, GraphBuilder, GraphDesc, SpaceToDepthDesc, TensorDesc
 from dml_jax import desc_to_json as to_json
@@ -80,8 +81,8 @@ INDICES = np.arange(N).astype(np.uint32).reshape(N, 1, 1) % 3
 
 def three_operators():
     """Blocks of 2 by 2 pixels, turned by half a turn."""
-    picture, blocks = TensorDesc("FLOAT32", (1, 1, 4, 4)), TensorDesc("FLOAT32", (1, 4, 2, 2))
-    order = TensorDesc("UINT32", (1, 1, 1, 4))
+    picture, blocks = f32(1, 1, 4, 4), f32(1, 4, 2, 2)
+    order = u32(1, 1, 1, 4)
     nodes = {
         "blocks": SpaceToDepthDesc(picture, blocks, block_size=2),
         "order": Constant(np.uint32([3, 2, 1, 0])),
@@ -113,7 +114,7 @@ def transposed():
     builder = GraphBuilder()
     identity = builder.element_wise_identity(builder.input("packed", ("FLOAT32", (2, 3))))
     graph = builder.build({"y": identity})
-    return GraphDesc(graph.nodes, graph.edges, {"packed": TensorDesc("FLOAT32", (2, 3), (1, 2))})
+    return GraphDesc(graph.nodes, graph.edges, {"packed": f32(2, 3, strides=(1, 2))})
 
 
 def nibbles():

@@ -158,7 +158,7 @@ def test_buffers_may_be_longer_than_needed():
 
 
 def test_gaps_of_an_output_keep_what_it_held_or_are_0():
-    desc = replace(TO_SPACE, output=TensorDesc("FLOAT32", (1, 2, 4, 6), (40, 32, 8, 1)))
+    desc = replace(TO_SPACE, output=f32(1, 2, 4, 6, strides=(40, 32, 8, 1)))
     run, x = compile_operator(desc), np.arange(1, 49, dtype=np.float32)
     rows = np.asarray(compile_operator(TO_SPACE)(x)).reshape(8, 6)
     for out, gap in ((None, 0), (jnp.full(64, 99, jnp.float32), 99)):
@@ -323,7 +323,7 @@ def test_text_and_bytes_moved():
     assert rows.bytes_moved == 4 * (80 + 10 + 80)  # of the table, only the rows that are read
     few = compile_operator(dml_jax.GatherDesc(f32(2, 8), u32(1, 10), f32(10, 8), 0, 1))
     assert few.bytes_moved == 4 * (16 + 10 + 80)  # each row once
-    repeated = compile_operator(dml_jax.GatherDesc(TensorDesc("FLOAT32", (2, 8), (0, 1)), u32(1, 10), f32(10, 8), 0, 1))
+    repeated = compile_operator(dml_jax.GatherDesc(f32(2, 8, strides=(0, 1)), u32(1, 10), f32(10, 8), 0, 1))
     assert repeated.bytes_moved == 4 * (8 + 10 + 80)
     scatter = compile_operator(DESCS["SCATTER"])
     assert scatter.bytes_moved == 4 * (9 + 6 + 6 + 9)
@@ -392,9 +392,7 @@ def test_a_compiled_operator_keeps_its_own_x64():
 def artifact():
     """An operator that owns its table, with a strided output, as bytes."""
     pytest.importorskip("flatbuffers")
-    desc = dml_jax.GatherDesc(
-        replace_flags(TensorDesc("FLOAT32", (3, 2))), u32(1, 4), TensorDesc("FLOAT32", (4, 2), (3, 1)), 0, 1
-    )
+    desc = dml_jax.GatherDesc(replace_flags(f32(3, 2)), u32(1, 4), f32(4, 2, strides=(3, 1)), 0, 1)
     return compile_operator(desc, input=np.arange(6, dtype=np.float32)).serialize(["cpu", "cuda", "tpu"])
 
 

@@ -20,6 +20,7 @@ from checks import (
     together,
 )
 from jax.sharding import PartitionSpec as P
+from operator_cases import f32, i32, u64
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
 
@@ -29,7 +30,6 @@ from dml_jax import (
     CumulativeProductDesc,
     CumulativeSummationDesc,
     DataTypeError,
-    TensorDesc,
     compile_operator,
     cumulative_product,
     cumulative_summation,
@@ -82,7 +82,7 @@ def test_complex_numbers(function):
 def test_64_bit_integers_need_x64_in_a_function_and_not_in_a_descriptor(function, struct, x64):
     """There too they are numbers: a carry goes from the low word to the high one."""
     x = np.uint64([[2**32 - 1, 2**32 + 1, 2**63, 3], [5, 2**40, 2**24, 2**63 + 1]])
-    desc = struct(TensorDesc("UINT64", (2, 4)), TensorDesc("UINT64", (2, 4), (1, 2)), 1, "DECREASING", False)
+    desc = struct(u64(2, 4), u64(2, 4, strides=(1, 2)), 1, "DECREASING", False)
     made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
     assert_same_bits(made.reshape(4, 2).T, oracle(function, x, 1, "decreasing"))
     with refused_without_x64("input of type uint64"):
@@ -93,7 +93,7 @@ def test_64_bit_integers_need_x64_in_a_function_and_not_in_a_descriptor(function
 @every_struct
 def test_in_place(struct):
     """The output may be the buffer of an input that is laid out like it, also with gaps."""
-    tensor = TensorDesc("FLOAT32", (2, 2), (3, 1))
+    tensor = f32(2, 2, strides=(3, 1))
     x = jnp.array(np.float32([1, 2, -9, 3, 4]))
     made = compile_operator(struct(tensor, tensor, 0, "INCREASING", False))(x, out=x)
     assert x.is_deleted()
@@ -186,13 +186,13 @@ def test_mistakes_are_named(function, change, error, match):
             {"axis_direction": "increasing"},
             "AxisDirection must be one of INCREASING, DECREASING, but it is 'increasing'",
         ),
-        ({"output": TensorDesc("FLOAT32", (3, 2))}, r"OutputTensor.Sizes must equal InputTensor.Sizes"),
-        ({"output": TensorDesc("INT32", (2, 3))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+        ({"output": f32(3, 2)}, r"OutputTensor.Sizes must equal InputTensor.Sizes"),
+        ({"output": i32(2, 3)}, "OutputTensor.DataType must equal InputTensor.DataType"),
         ({"exclusive": 2}, r"HasExclusive(Sum|Product) must be True or False, but it is 2"),
     ],
 )
 def test_what_the_struct_refuses(struct, change, match):
-    tensor = TensorDesc("FLOAT32", (2, 3))
+    tensor = f32(2, 3)
     fields = {"input": tensor, "output": tensor, "axis": 0, "axis_direction": 0, "exclusive": False} | change
     with pytest.raises(ConstraintError, match=match):
         struct(*fields.values())

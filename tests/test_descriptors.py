@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from catalogue_cases import DESCS
 from checks import assert_same_bits
-from operator_cases import f32, u32
+from operator_cases import f32, i64, u32
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, FeatureLevel, TensorDesc
@@ -55,7 +55,7 @@ def test_compute_takes_only_what_the_descriptor_describes():
 
 def test_compute_refuses_64_bit_data_without_x64(x64):
     """Arrays would be narrowed; compiled operators take words instead."""
-    desc = dml_jax.DepthToSpaceDesc(TensorDesc("INT64", (1, 4, 1, 1)), TensorDesc("INT64", (1, 1, 2, 2)), 2)
+    desc = dml_jax.DepthToSpaceDesc(i64(1, 4, 1, 1), i64(1, 1, 2, 2), 2)
     data = np.arange(4).reshape(1, 4, 1, 1) + 2**40
     if x64:
         assert_same_bits(desc.compute(data), data.reshape(1, 1, 2, 2))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, sampled, together
 from elementwise_cases import TYPES, assert_numbers, class_of, descriptor, numbers_of, pairs
+from operator_cases import f16, f32
 from operators import test_binary, test_unary
 
 from dml_jax import ConstraintError, GraphBuilder, TensorDesc, compile_operator
@@ -140,7 +141,7 @@ def test_bounds_of_clip_grad_are_cast_as_those_of_clip(data_type):
 
 
 def test_the_exponent_had_the_type_of_the_base_below_3_0():
-    tensors = (TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT16", (1, 1, 1, 2)))
+    tensors = (f32(1, 1, 1, 2), f16(1, 1, 1, 2))
     desc = class_of("ELEMENT_WISE_POW")(*tensors, tensors[0])
     desc.validate("3_0")
     with pytest.raises(ConstraintError, match=r"ExponentTensor\.DataType must equal InputTensor\.DataType"):

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits
+from operator_cases import i32
 
-from dml_jax import ConstraintError, DataTypeError, GraphBuilder, TensorDesc
+from dml_jax import ConstraintError, DataTypeError, GraphBuilder
 from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
 from dml_jax.graphs.expression import Arithmetic
 
@@ -134,7 +135,7 @@ def test_sizes_are_broadcast_as_those_of_numpy(one, other):
 
 def test_a_tensor_with_strides_is_broadcast_too():
     graph = GraphBuilder()
-    x, y = graph.input("x", TensorDesc("INT32", (2, 1), (3, 7))), graph.input("y", ("INT32", (2, 2)))
+    x, y = graph.input("x", i32(2, 1, strides=(3, 7))), graph.input("y", ("INT32", (2, 2)))
     desc = graph.build([x - y])
     assert desc.nodes["element_wise_subtract_0"].a.strides == (3, 0)
     assert_same_bits(desc.compute(np.int32([[5], [8]]), np.int32([[1, 2], [3, 4]])), np.int32([[4, 3], [5, 4]]))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import strided_cases
 from catalogue_cases import DESCS, STRUCTS
+from operator_cases import f32, u8
 from operators import test_binary, test_unary
 
 from dml_jax import (
@@ -74,7 +75,7 @@ MAY_DIFFER = {
     },
     **{name: {"output": "data_type"} for name in QUANTIZED},
 }
-PICTURE = TensorDesc("FLOAT32", (1, 4, 8, 8))
+PICTURE = f32(1, 4, 8, 8)
 
 
 def test_its_repr_says_what_it_has():
@@ -182,13 +183,13 @@ def test_results_of_comparisons_are_bytes():
     graph = GraphBuilder()
     x = graph.input("x", ("FLOAT32", (2, 3)))
     for y in (graph.element_wise_logical_equals(x, x), graph.element_wise_is_nan(x), graph.element_wise_bit_count(x)):
-        assert y.tensor == TensorDesc("UINT8", (2, 3))
+        assert y.tensor == u8(2, 3)
 
 
 def test_an_output_may_lie_elsewhere_than_packed():
     graph = GraphBuilder()
     x = graph.input("x", ("FLOAT32", (2, 3)))
-    y = graph.element_wise_identity(x, output=TensorDesc("FLOAT32", (2, 3), strides=(1, 2)))
+    y = graph.element_wise_identity(x, output=f32(2, 3, strides=(1, 2)))
     assert y.tensor.strides == (1, 2)
     with pytest.raises(ConstraintError, match=r"OutputTensor.Sizes must equal InputTensor.Sizes"):
         graph.element_wise_identity(x, output=(3, 2))
@@ -337,7 +338,7 @@ def test_strides_stay_where_only_the_data_type_differs():
 
 def test_readers_of_an_owned_input_are_owned():
     graph = GraphBuilder()
-    owned = graph.input("x", TensorDesc("FLOAT32", (2, 3), flags="OWNED_BY_DML"))
+    owned = graph.input("x", f32(2, 3, flags="OWNED_BY_DML"))
     one, other = graph.element_wise_identity(owned), graph.cast(graph.reinterpret(owned, (6,)), output="INT8")
     assert not one.tensor.flags
     desc = graph.build([one, other])

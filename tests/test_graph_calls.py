@@ -30,7 +30,7 @@ from graph_cases import (
 )
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from operator_cases import f32, u32
+from operator_cases import f32, u8, u32
 from strided_cases import seen
 
 import dml_jax
@@ -164,7 +164,7 @@ def test_a_graph_without_inputs():
 
 def test_compute_takes_the_form_of_its_call():
     """Also one that was computed before in another."""
-    lines = TensorDesc("UINT8", (64, 4096))
+    lines = u8(64, 4096)
     graph = alone(GatherDesc(lines, u32(1, 64), lines, 0, 1))
     arrays = np.zeros(lines.sizes, np.uint8), np.zeros((1, 64), np.uint32)
     traced = lambda: operations(lambda *arrays: graph.compute(*arrays), *arrays)  # noqa: E731
@@ -179,7 +179,7 @@ def test_compute_takes_the_form_of_its_call():
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere a flat output costs nothing more")
 def test_an_output_is_made_in_its_shape_on_a_cpu():
     """XLA:CPU loops over a flat output with divisions; the last node's loop is over its dimensions instead."""
-    picture, blocks = TensorDesc("FLOAT32", (1, 4, 128, 64)), TensorDesc("FLOAT32", (1, 16, 64, 32))
+    picture, blocks = f32(1, 4, 128, 64), f32(1, 16, 64, 32)
     graph = chain(dml_jax.SpaceToDepthDesc(picture, blocks, 2), copied(blocks))
     entry = compile_operator(graph).as_text(bound=True).split("ENTRY")[1]
     assert "-> f32[16,64,32]" in entry.splitlines()[0]
@@ -241,7 +241,7 @@ SHARDED = {
     "merged": f32(8, 8),
     "the batch too": f32(16, 4),
     "other strides": f32(8, 4, 2, strides=(8, 1, 4)),
-    "bytes": TensorDesc("UINT8", (8, 32)),
+    "bytes": u8(8, 32),
     "words of bytes": TensorDesc("UINT16", (16, 8)),
 }
 

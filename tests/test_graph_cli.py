@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from commands import dml_jax_command
 from model_cases import FOLDER
+from operator_cases import f16, i64, u32
 
 from dml_jax import Constant, DepthToSpaceDesc, ElementWiseIdentityDesc, GatherDesc, GraphDesc, TensorDesc
 from dml_jax.array_models.serialized_graph_model import read_graph_model
@@ -17,10 +18,10 @@ from dml_jax.array_models.serialized_graph_model import read_graph_model
 pytest.importorskip("flatbuffers")
 
 
-CHANNELS, PICTURE = TensorDesc("INT64", (1, 4, 1, 1)), TensorDesc("INT64", (1, 1, 2, 2))
+CHANNELS, PICTURE = i64(1, 4, 1, 1), i64(1, 1, 2, 2)
 # The table lies column by column; its indices are bytes of the file of the graph.
-TABLE = TensorDesc("FLOAT16", (2, 3), strides=(1, 2), flags="OWNED_BY_DML")
-ROW, INDEX = TensorDesc("FLOAT16", (1, 3)), TensorDesc("UINT32", (1, 1))
+TABLE = f16(2, 3, strides=(1, 2), flags="OWNED_BY_DML")
+ROW, INDEX = f16(1, 3), u32(1, 1)
 GRAPH = GraphDesc(
     {
         "enlarge": DepthToSpaceDesc(CHANNELS, PICTURE, 2),

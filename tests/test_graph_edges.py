@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, refused_without_x64
 from graph_cases import X, alone, chain, copied
-from operator_cases import f32
+from operator_cases import f16, f32, i32, i64, u8
 from strided_cases import seen
 
 import dml_jax
@@ -41,7 +41,7 @@ def test_64_bit_data_moves_between_nodes(data_type, x64):
 
 def test_64_bit_numbers_are_computed_between_nodes(x64):
     """Inside of a graph there may be some while x64 is off, for its arrays too."""
-    narrow, wide = TensorDesc("INT32", (3,)), TensorDesc("INT64", (3,))
+    narrow, wide = i32(3), i64(3)
     running = CumulativeSummationDesc(wide, wide, 0, "INCREASING", False)
     graph = chain(CastDesc(narrow, wide), running, CastDesc(wide, narrow))
     x = np.int32([2**31 - 1, 2**31 - 1, 3 - 2**31])
@@ -61,9 +61,9 @@ def test_64_bit_indices(data_type, x64):
 def test_64_bit_inputs_that_are_read_as_other_indices_are_bytes(x64):
     """They cannot be clamped: these are two indices each."""
     graph = GraphDesc(
-        {"op": GatherDesc(f32(4), TensorDesc("INT32", (2,)), f32(2), 0, 1)},
+        {"op": GatherDesc(f32(4), i32(2), f32(2), 0, 1)},
         {("op", "input"): "x", ("op", "indices"): "i", "y": ("op", "output")},
-        inputs={"i": TensorDesc("INT64", (1,))},
+        inputs={"i": i64(1)},
     )
     indices = np.int64([3 * 2**32 + 2])
     assert [*graph.inputs] == ["i", "x"]
@@ -130,10 +130,10 @@ def test_an_edge_is_the_bytes_that_are_written(ends, x64):
 def test_every_half_keeps_its_bits():
     """NaNs that signal and subnormals too, through transposes, bytes and other operators."""
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
-    columns = TensorDesc("FLOAT16", (256, 256), (1, 256))
-    rows, four = TensorDesc("FLOAT16", (256, 256)), TensorDesc("FLOAT16", (1, 4, 128, 128))
-    to_space = DepthToSpaceDesc(four, TensorDesc("FLOAT16", (1, 1, 256, 256)), 2)
-    last = copied(TensorDesc("UINT8", (2**17,)))
+    columns = f16(256, 256, strides=(1, 256))
+    rows, four = f16(256, 256), f16(1, 4, 128, 128)
+    to_space = DepthToSpaceDesc(four, f16(1, 1, 256, 256), 2)
+    last = copied(u8(2**17))
     made = compile_operator(chain(copied(rows, columns), to_space, last))(halves)
     pixels = halves.reshape(256, 256).T.reshape(2, 2, 128, 128).transpose(2, 0, 3, 1)
     assert_same_bits(made, np.ascontiguousarray(pixels).view(np.uint8).ravel())

@@ -20,6 +20,7 @@ from drawn_graphs import (
     read_dot,
     texts,
 )
+from operator_cases import f32, i32, u32
 from svg_geometry import SVG
 
 from dml_jax import (
@@ -66,7 +67,7 @@ def test_tensors_are_named_where_a_node_has_several():
 
 
 def test_edges_between_nodes_that_both_have_several_tensors():
-    pair = TensorDesc("FLOAT32", (8,))
+    pair = f32(8)
     crossed = GraphDesc(
         {"split": SplitDesc(pair, [ROW, ROW], axis=0), "join": JoinDesc([ROW, ROW], pair, axis=0)},
         {
@@ -98,7 +99,7 @@ def test_what_is_read_stands_above_what_reads_it(graph):
 
 def test_a_constant_stands_beside_its_reader_and_not_on_top():
     table = Constant(np.uint32([3, 2, 1, 0]))
-    gather = GatherDesc(ROW, TensorDesc("UINT32", (4,)), ROW, axis=0, index_dimensions=1)
+    gather = GatherDesc(ROW, u32(4), ROW, axis=0, index_dimensions=1)
     graph = GraphDesc(
         {"copy": COPY, "again": COPY, "pick": gather, "order": table},
         {
@@ -128,18 +129,18 @@ def label_of(written, read):
     return next(label for source, label, reader in picture.edges if (source[1], reader[1]) == ("one", "other"))
 
 
-PACKED = TensorDesc("FLOAT32", (1, 4, 8, 8))
+PACKED = f32(1, 4, 8, 8)
 
 
 @pytest.mark.parametrize(
     ("read", "lines"),
     [
         (PACKED, ["FLOAT32 1x4x8x8"]),
-        (TensorDesc("FLOAT32", (1, 4, 8, 8), (7, 64, 8, 1)), ["FLOAT32 1x4x8x8"]),  # 7 is never added
-        (TensorDesc("FLOAT32", (4, 64)), ["FLOAT32 1x4x8x8", "read as", "FLOAT32 4x64"]),
+        (f32(1, 4, 8, 8, strides=(7, 64, 8, 1)), ["FLOAT32 1x4x8x8"]),  # 7 is never added
+        (f32(4, 64), ["FLOAT32 1x4x8x8", "read as", "FLOAT32 4x64"]),
         (TensorDesc("UINT16", (512,)), ["FLOAT32 1x4x8x8", "read as", "UINT16 512"]),
         (
-            TensorDesc("FLOAT32", (1, 8, 8, 4), (256, 8, 1, 64)),
+            f32(1, 8, 8, 4, strides=(256, 8, 1, 64)),
             ["FLOAT32 1x4x8x8", "read as", "FLOAT32 1x8x8x4", "strides 256,8,1,64"],
         ),
     ],
@@ -150,26 +151,26 @@ def test_both_ends_of_an_edge_are_told_where_they_differ(read, lines):
 
 
 def test_strides_that_both_ends_share_are_told_once():
-    columns = TensorDesc("FLOAT32", (3, 2), (1, 3))
+    columns = f32(3, 2, strides=(1, 3))
     assert label_of(columns, columns) == ("FLOAT32 3x2", "strides 1,3")
 
 
 def test_inputs_that_are_read_differently():
     """The tensor of an input is that of its first reader, or the one that is given."""
-    square = ElementWiseIdentityDesc(*[TensorDesc("FLOAT32", (2, 2))] * 2)
+    square = ElementWiseIdentityDesc(*[f32(2, 2)] * 2)
     nodes = {"flat": COPY, "square": square}
     edges = {("flat", "input"): "x", ("square", "input"): "x", "y": ("flat", "output"), "z": ("square", "output")}
     labels = {(s[1], r[1]): label for s, label, r in found(draw_graph(GraphDesc(nodes, edges))).edges}
     assert labels["x", "flat"] == ("FLOAT32 4",)
     assert labels["x", "square"] == ("FLOAT32 4", "read as", "FLOAT32 2x2")
-    given = GraphDesc(nodes, edges, {"x": TensorDesc("UINT32", (4,))}, {"z": TensorDesc("INT32", (4,))})
+    given = GraphDesc(nodes, edges, {"x": u32(4)}, {"z": i32(4)})
     labels = {(s[1], r[1]): label for s, label, r in found(draw_graph(given)).edges}
     assert labels["x", "flat"] == ("UINT32 4", "read as", "FLOAT32 4")
     assert labels["square", "z"] == ("FLOAT32 2x2", "read as", "INT32 4")
 
 
 def test_owned_inputs_are_marked():
-    owned = TensorDesc("UINT32", (4,), flags="OWNED_BY_DML")
+    owned = u32(4, flags="OWNED_BY_DML")
     gather = GatherDesc(ROW, owned, ROW, axis=0, index_dimensions=1)
     edges = {("pick", "input"): "x", ("pick", "indices"): "order", "y": ("pick", "output")}
     boxes = found(draw_graph(GraphDesc({"pick": gather}, edges))).boxes
@@ -185,7 +186,7 @@ def test_attributes_have_directml_names_and_long_lists_are_cut():
         "StartPadding: [123456, 0, 0, 0, 0, 0, 0, 0]",
         "EndPadding: [0, 0, 0, 0, 0, 0, 0, 0]",
     ]
-    pixels = TensorDesc("FLOAT32", (1, 1, 2, 2))
+    pixels = f32(1, 1, 2, 2)
     assert attributes(Resample1Desc(pixels, pixels, "LINEAR", (1, 1, 1, 1), (0.125,) * 4, (0.123456789,) * 4)) == [
         "InterpolationMode: LINEAR",
         "Scales: [1.0, 1.0, 1.0, 1.0]",

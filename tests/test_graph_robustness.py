@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from catalogue_cases import STRUCTS
 from graph_draws import draw
+from operator_cases import i8
 from test_model_robustness import ODD, places
 
-from dml_jax import ConstraintError, FeatureLevel, GraphDesc, TensorDesc, desc_from_json, desc_to_json
+from dml_jax import ConstraintError, FeatureLevel, GraphDesc, desc_from_json, desc_to_json
 from dml_jax.desc_json import read_desc
 from dml_jax.errors import Faults
 from dml_jax.graphs.rules import Wiring, faults
@@ -74,8 +75,8 @@ def test_edges_anywhere_are_valid_or_a_fault(number, exhaustive):
     desc, rng, count = draw(STRUCTS, number).desc, np.random.default_rng(number), 0
     ends = [*desc.edges, *desc.edges.values(), "x", "", ("x", "y"), *((node, "output") for node in desc.nodes)]
     tensors = [
-        TensorDesc("INT8", (4,), flags="OWNED_BY_DML"),
-        TensorDesc("INT8", (2, 3), (1, 1)),
+        i8(4, flags="OWNED_BY_DML"),
+        i8(2, 3, strides=(1, 1)),
         *desc.inputs.values(),
     ]
     for _ in range(2000 if exhaustive else 150):

@@ -14,7 +14,7 @@ import pytest
 from catalogue_cases import DESCS
 from checks import assert_is, assert_same_bits
 from graph_cases import CHANNELS, EDGES, GRAPH, NODES, PICTURE, X, Y, alone, chain, copied, operations, parts
-from operator_cases import f32
+from operator_cases import f16, f32, u8, u32
 
 import dml_jax
 from dml_jax import (
@@ -23,7 +23,6 @@ from dml_jax import (
     DataTypeError,
     DepthToSpaceDesc,
     GraphDesc,
-    TensorDesc,
     compile_operator,
 )
 
@@ -139,10 +138,10 @@ def test_what_is_no_constant_is_refused():
 def test_a_constant_is_whatever_tensors_read_it():
     """As halves in columns, and as the bytes that these are; three halves of eight bytes, the rest of which is 0."""
     halves = np.float16([1, 2, 3])
-    columns, as_bytes = TensorDesc("FLOAT16", (3, 2), (1, 0)), TensorDesc("UINT8", (8,))
-    as_bytes_of_words = TensorDesc("UINT32", (2,))
-    nodes = {"three": Constant(halves), "a": copied(columns, TensorDesc("FLOAT16", (3, 2), (1, 3)))}
-    nodes |= {"b": copied(replace(columns, total_tensor_size_in_bytes=8), TensorDesc("FLOAT16", (3, 2), (2, 1)))}
+    columns, as_bytes = f16(3, 2, strides=(1, 0)), u8(8)
+    as_bytes_of_words = u32(2)
+    nodes = {"three": Constant(halves), "a": copied(columns, f16(3, 2, strides=(1, 3)))}
+    nodes |= {"b": copied(replace(columns, total_tensor_size_in_bytes=8), f16(3, 2, strides=(2, 1)))}
     edges = {("a", "input"): ("three", "output"), ("b", "input"): ("three", "output")}
     graph = GraphDesc(nodes, edges | {"a": ("a", "output"), "b": ("b", "output")})
     for made in graph.compute():

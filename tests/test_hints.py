@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from operator_cases import f32
 
 import dml_jax
 from dml_jax import ConstraintError
@@ -11,7 +12,7 @@ from dml_jax.errors import FEW, meant, suggestion
 from dml_jax.words_elsewhere import WORDS
 
 PICTURE, GRID = jnp.zeros((1, 4, 4, 4)), jnp.zeros((1, 2, 2, 2))
-TENSOR, LARGER = (dml_jax.TensorDesc("FLOAT32", (1, 1, n, n)) for n in (2, 4))
+TENSOR, LARGER = (f32(1, 1, n, n) for n in (2, 4))
 RULES = [rule for function in FUNCTIONS.values() for rule in function.rules if rule.name.startswith("one_of")]
 ACCEPTED = {name.casefold() for rule in RULES for name in rule.worded({}).split("'")[1::2]}
 

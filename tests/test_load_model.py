@@ -13,6 +13,7 @@ import pytest
 from checks import assert_same_bits
 from model_building import F4, dispatch, model, reverse, saved, tensor, write, zeros
 from model_cases import FOLDER, PRINTS
+from operator_cases import f32, u32
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, load_model
@@ -185,8 +186,8 @@ def test_copies_need_no_file(tmp_path, file, again):
 def test_a_serialized_graph_with_constants(tmp_path):
     """Constants lie in files beside the graph, and are read once."""
     pytest.importorskip("flatbuffers")
-    table = dml_jax.TensorDesc("FLOAT32", (1, 1, 1, 4), flags="OWNED_BY_DML")
-    indices, out = dml_jax.TensorDesc("UINT32", (1, 1, 1, 4)), dml_jax.TensorDesc("FLOAT32", (1, 1, 1, 4))
+    table = f32(1, 1, 1, 4, flags="OWNED_BY_DML")
+    indices, out = u32(1, 1, 1, 4), f32(1, 1, 1, 4)
     graph = dml_jax.GraphDesc(
         {"pick": dml_jax.GatherDesc(table, indices, out, 3, 1)},
         {("pick", "input"): "table", ("pick", "indices"): "i", "y": ("pick", "output")},

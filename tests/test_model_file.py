@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 from model_building import F4, dispatch, faults, lines_of, model, reverse, saved, show, tensor, write, zeros
+from operator_cases import f32, u32
 from PIL import Image
 
-from dml_jax import GatherDesc, TensorDesc
+from dml_jax import GatherDesc
 from dml_jax.dxdispatch import json_text as text
 from dml_jax.dxdispatch import memory_checks
 from dml_jax.dxdispatch.commands import Dispatchable
@@ -255,9 +256,9 @@ def test_a_model_larger_than_memory_is_refused_before_anything_is_made(tmp_path)
 
 
 def test_tensors_are_counted_by_what_they_span():
-    wide = TensorDesc("FLOAT32", (2**31, 2**20), (0, 1))
-    row = TensorDesc("FLOAT32", (1, 2**20))
-    gather = Dispatchable(GatherDesc(wide, TensorDesc("UINT32", (1, 1)), row, 0, 1), {})
+    wide = f32(2**31, 2**20, strides=(0, 1))
+    row = f32(1, 2**20)
+    gather = Dispatchable(GatherDesc(wide, u32(1, 1), row, 0, 1), {})
     memory_checks.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20))
     with pytest.raises(ConstraintError, match="the model needs"):
         memory_checks.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20) - 1)

@@ -11,7 +11,7 @@ from checks import assert_same_bits
 from documented_models import dml_jax_command
 from graph_cases import alone, chain, copied, owned
 from model_building import lines_of, model, saved, show, write, zeros
-from operator_cases import f32, u32
+from operator_cases import f32, i8, u32
 
 from dml_jax import (
     CastDesc,
@@ -108,7 +108,7 @@ def test_constants_of_a_serialized_graph_take_what_their_tensors_span(tmp_path, 
 
 def test_a_constant_that_is_repeated_is_not_written_out_before_it_is_compiled():
     """64 MiB, in the sum of which XLA reads the one number."""
-    repeated = TensorDesc("FLOAT32", (1, 2**24), (0, 0))
+    repeated = f32(1, 2**24, strides=(0, 0))
     nodes = {"c": Constant(np.float32([0.5])), "sum": ReduceDesc("SUM", repeated, f32(1, 1), (1,))}
     graph = GraphDesc(nodes, {("sum", "input"): ("c", "output"), "y": ("sum", "output")})
     with at_most(2**25):
@@ -126,13 +126,13 @@ def test_a_constant_that_is_repeated_is_not_written_out_before_it_is_compiled():
     [
         # 2**40 floats and a sum, there and back, beside three resources of 16 bytes.
         (
-            ReduceDesc("MULTIPLY", TensorDesc("FLOAT32", (2**20, 2**20), (0, 0)), f32(1, 1), (0, 1)),
+            ReduceDesc("MULTIPLY", f32(2**20, 2**20, strides=(0, 0)), f32(1, 1), (0, 1)),
             {"InputTensor": "x", "OutputTensor": "y"},
             2 * (4 * 2**40 + 4),
         ),
         # As many updates and indices.
         (
-            ScatterDesc(f32(4), TensorDesc("UINT32", (2**31,), (0,)), TensorDesc("FLOAT32", (2**31,), (0,)), f32(4), 0),
+            ScatterDesc(f32(4), u32(2**31, strides=(0,)), f32(2**31, strides=(0,)), f32(4), 0),
             {"InputTensor": "x", "IndicesTensor": "i", "UpdatesTensor": "x", "OutputTensor": "y"},
             2 * (16 + 2 * 4 * 2**31 + 16),
         ),
@@ -166,7 +166,7 @@ def test_every_dispatchable_has_a_copy_of_what_it_owns(tmp_path, monkeypatch):
 def argmax(tmp_path):
     """A model that finds the greatest of a million bytes, for which XLA takes five million: by way of wider numbers."""
     count = 2**20
-    desc = ReduceDesc("ARGMAX", TensorDesc("INT8", (1, count)), u32(1, 1), (1,))
+    desc = ReduceDesc("ARGMAX", i8(1, count), u32(1, 1), (1,))
     form = single(desc, {"InputTensor": "b", "OutputTensor": "y"})
     form["resources"]["b"] = zeros(count, "INT8")
     form["commands"].insert(0, write("before.npy"))
@@ -253,9 +253,7 @@ def test_operators_and_graphs_without_intermediates():
 COUNT = 2**32 - 1
 # One float, as many as a tensor can have, and their product.
 ONE, ALL = f32(1, 1), f32(1, COUNT)
-PRODUCT = chain(
-    copied(TensorDesc("FLOAT32", (1, COUNT), (0, 0)), ALL), ReduceDesc("MULTIPLY", ALL, ONE, (1,)), inputs={"x": ONE}
-)
+PRODUCT = chain(copied(f32(1, COUNT, strides=(0, 0)), ALL), ReduceDesc("MULTIPLY", ALL, ONE, (1,)), inputs={"x": ONE})
 
 
 def test_intermediates_of_a_graph_in_a_model_file_are_counted(tmp_path, monkeypatch):

@@ -15,9 +15,10 @@ from documented_models import dml_jax_command
 from example_models import MARK
 from model_building import F4, dispatch, faults, lines_of, model, reverse, saved, show, tensor, write, zeros
 from model_cases import FOLDER
+from operator_cases import f32, u32
 from PIL import Image
 
-from dml_jax import GatherDesc, GraphDesc, TensorDesc
+from dml_jax import GatherDesc, GraphDesc
 from dml_jax.core import memory_checks
 from dml_jax.dxdispatch import json_text as text
 from dml_jax.dxdispatch.faults import ModelError
@@ -92,8 +93,8 @@ GATHERED = {("g", "input"): "x", ("g", "indices"): "i", "y": ("g", "output")}
 
 def gather():
     """The operator that `reverse` dispatches; its indices are a constant of a graph."""
-    numbers = TensorDesc("FLOAT32", (4,))
-    return GatherDesc(numbers, TensorDesc("UINT32", (4,), flags="OWNED_BY_DML"), numbers, 0, 1)
+    numbers = f32(4)
+    return GatherDesc(numbers, u32(4, flags="OWNED_BY_DML"), numbers, 0, 1)
 
 
 def test_any_value_of_an_onnx_model_is_valid_or_a_fault(tmp_path, monkeypatch, exhaustive):
@@ -327,9 +328,9 @@ def test_no_text_of_a_model_reaches_a_terminal_raw(name, tmp_path):
 def test_no_name_of_a_serialized_graph_reaches_a_terminal_raw(tmp_path):
     pytest.importorskip("flatbuffers")
     node, x, y = (name + RAW for name in "gxy")
-    data = TensorDesc("FLOAT32", (4,))
+    data = f32(4)
     graph = GraphDesc(
-        {node: GatherDesc(data, TensorDesc("UINT32", (4,)), data, 0, 1)},
+        {node: GatherDesc(data, u32(4), data, 0, 1)},
         {(node, "input"): x, (node, "indices"): f"i{RAW}", y: (node, "output")},
     )
     assert not is_raw(repr(graph))

@@ -8,6 +8,7 @@ from attention_oracle import attended
 from checks import sampled
 from microsoft_nodes import FLOAT, Draw, close, computed, of_runtime
 from onnx_building import with_changes
+from operator_cases import f32
 
 from dml_jax import TensorDesc
 from dml_jax.descs import MultiheadAttentionDesc
@@ -229,7 +230,7 @@ def of_query_without_keys():
 
     def struct(q, k, v):
         flags = np.broadcast_to(bias == 0, (1, 2, 3, 3)).astype(np.int32)
-        rows, mask = TensorDesc("FLOAT32", (1, 3, 16)), TensorDesc("INT32", flags.shape)
+        rows, mask = f32(1, 3, 16), TensorDesc("INT32", flags.shape)
         masked = {"mask": mask, "mask_type": "BOOLEAN", "mask_filter_value": -np.inf}
         desc = MultiheadAttentionDesc(rows, rows, rows, output=rows, head_count=2, **scale, **masked)
         return desc.compute(q, k, v, flags)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx_building import TensorProto, assert_same_values, helper, model, numpy_helper, onnx
 from onnx_cases import as_array, cases, operators
-from operator_cases import f32, i32, u8
+from operator_cases import f16, f32, i32, i64, u8
 
 import dml_jax
 from dml_jax import TensorDesc, compile_operator
@@ -50,10 +50,6 @@ def with_constant(proto, numbers):
 
 def as_type(array):
     return helper.np_dtype_to_tensor_dtype(array.dtype)
-
-
-def i64(*sizes):
-    return TensorDesc("INT64", sizes)
 
 
 def zeros(shape, dtype=np.float32):
@@ -111,10 +107,7 @@ DESCS = {
     "space_to_depth": (
         single("SpaceToDepth", [zeros((1, 1, 2, 2), np.float16)], blocksize=2),
         dml_jax.SpaceToDepth1Desc(
-            input=TensorDesc(np.float16, (1, 1, 2, 2)),
-            output=TensorDesc(np.float16, (1, 4, 1, 1)),
-            block_size=2,
-            order="DEPTH_COLUMN_ROW",
+            input=f16(1, 1, 2, 2), output=f16(1, 4, 1, 1), block_size=2, order="DEPTH_COLUMN_ROW"
         ),
     ),
     "transpose": (

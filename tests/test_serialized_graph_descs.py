@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from catalogue_cases import DESCS
+from operator_cases import f32, u32
 from serialized_graph_cases import MATMUL_ADD
 
 from dml_jax import (
@@ -25,12 +26,12 @@ from dml_jax.graphs.serialized.records import ConstantNode, NamedConstant, Seria
 
 pytest.importorskip("flatbuffers")
 
-CHANNELS, PICTURE = TensorDesc("FLOAT32", (1, 4, 1, 1)), TensorDesc("FLOAT32", (1, 1, 2, 2))
-ORDER = TensorDesc("UINT32", (1, 1, 1, 4))
+CHANNELS, PICTURE = f32(1, 4, 1, 1), f32(1, 1, 2, 2)
+ORDER = u32(1, 1, 1, 4)
 PICK = GatherDesc(CHANNELS, ORDER, CHANNELS, axis=1, index_dimensions=1)
 PICK_OWNED = replace(PICK, indices=replace(ORDER, flags="OWNED_BY_DML"))
 ENLARGE = DepthToSpaceDesc(CHANNELS, PICTURE, 2)
-ROWS = tuple(TensorDesc("FLOAT32", (n, 2)) for n in (1, 2, 3))
+ROWS = tuple(f32(n, 2) for n in (1, 2, 3))
 COPY = ElementWiseIdentityDesc(ROWS[0], ROWS[0])
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from catalogue_cases import DESCS
 from checks import spread
+from operator_cases import f16
 from serialized_graph_cases import ALEXNET, MATMUL_ADD, fused, real, tensor, uint, uints
 
-from dml_jax import ConstraintError, DataTypeError, TensorDesc
+from dml_jax import ConstraintError, DataTypeError
 from dml_jax.core.arguments.static_values import Real
 from dml_jax.core.structs.activation import Activation as FusedActivation
 from dml_jax.core.structs.activation_table import ACTIVATIONS
@@ -241,7 +242,7 @@ def test_whatever_is_not_zero_is_true(kind, value):
 
 
 def test_a_scalar_union_is_read_as_a_number_of_its_data_type():
-    output = TensorDesc("FLOAT16", (2,))
+    output = f16(2)
     constant = replace(DESCS["FILL_VALUE_CONSTANT"], output=output, value_data_type="FLOAT16", value=0.5)
     node = node_of(constant)
     assert node.attributes[1].value == np.float16(0.5).tobytes() + bytes(6)

@@ -5,8 +5,9 @@ from dataclasses import FrozenInstanceError, fields
 from typing import Annotated
 
 import pytest
+from operator_cases import f32
 
-from dml_jax import OperatorDesc, TensorDesc
+from dml_jax import OperatorDesc
 from dml_jax.catalogue import DESCS
 from dml_jax.core.rules import if_given, same_sizes
 from dml_jax.core.structs.enumerations import FieldDirection
@@ -69,7 +70,7 @@ def test_the_help_has_the_words_of_the_struct_and_the_usual_ones():
 
 
 def test_it_is_a_frozen_dataclass():
-    tensor = TensorDesc("FLOAT32", (2,))
+    tensor = f32(2)
     desc = StretchDesc(tensor, None, tensor, 3, 1.5, "INCREASING")
     assert [field.name for field in fields(desc)] == ["input", "bias", "output", "times", "value", "direction"]
     assert repr(desc).startswith("StretchDesc(input=TensorDesc(data_type=")

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from checks import assert_agrees, sampled, together
 from jax import lax
+from operator_cases import u8, u32
 from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_on
 
 import dml_jax
-from dml_jax import ConstraintError, TensorDesc, use_form
+from dml_jax import ConstraintError, use_form
 from dml_jax.lowering.cpu import blocked_transpose
 from dml_jax.lowering.registry import VARIANTS
 from dml_jax.lowering.use_form import form_names
@@ -90,7 +91,7 @@ ROWS_OF_BYTES = np.zeros((9, 32), np.uint8), np.int32([3, 3, -1])
 
 def test_a_compiled_operator_keeps_the_form_of_its_making():
     """Also if it is traced inside of a use_form: equal descriptors share what is compiled."""
-    sizes = TensorDesc("UINT8", (1, 1, 9, 32)), TensorDesc("UINT32", (1, 1, 1, 3)), TensorDesc("UINT8", (1, 1, 3, 32))
+    sizes = u8(1, 1, 9, 32), u32(1, 1, 1, 3), u8(1, 1, 3, 32)
     desc = dml_jax.GatherDesc(*sizes, axis=2, index_dimensions=1)
     run = dml_jax.compile_operator(desc)
     with use_form("words"):

@@ -22,7 +22,7 @@ from checks import (
 )
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import Call, f32
+from operator_cases import Call, f32, i32
 from oracles import coordinates
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
@@ -33,7 +33,6 @@ from dml_jax import (
     ActivationSoftplusDesc,
     ConstraintError,
     DataTypeError,
-    TensorDesc,
     activate,
     add,
     compile_operator,
@@ -341,4 +340,4 @@ def test_parameters_are_numbers():
         with pytest.raises(DataTypeError, match="Alpha must be a real number"):
             make("ACTIVATION_ELU", f32(3), f32(3), (wrong,))
     with pytest.raises(DataTypeError, match=r"InputTensor\.DataType must be one of FLOAT32, FLOAT16"):
-        make("ACTIVATION_TANH", *(TensorDesc("INT32", (3,)),) * 2, ())
+        make("ACTIVATION_TANH", *(i32(3),) * 2, ())

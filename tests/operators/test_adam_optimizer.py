@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits, sampled
 from draws import dims
-from operator_cases import Example, Struct, f32, u32
+from operator_cases import Example, Struct, f16, f32, u32
 from refusals import refuses
 
-from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
+from dml_jax import ConstraintError, DataTypeError, compile_operator
 from dml_jax.descs import AdamOptimizerDesc
 
 pytestmark = pytest.mark.device
@@ -95,7 +95,7 @@ test_what_the_struct_refuses = refuses(
     ({"training_step": u32(1)}, ConstraintError, "TrainingStepTensor.DimensionCount must equal"),
     ({"beta1": float("nan")}, ConstraintError, r"Beta1 must be in \[0, 1\], but it is nan"),
     ({"beta2": 1.001}, ConstraintError, r"Beta2 must be in \[0, 1\], but it is 1.001"),
-    ({"gradient": TensorDesc("FLOAT16", (1, 1, 1, 2))}, DataTypeError, "GradientTensor.DataType must equal"),
+    ({"gradient": f16(1, 1, 1, 2)}, DataTypeError, "GradientTensor.DataType must equal"),
 )
 
 
@@ -171,7 +171,7 @@ def test_the_step_shares_its_buffer_with_no_output():
 
 def test_float16_is_rounded_once():
     """The square of 1000 is beyond float16: the second moment is written as infinity, and is not one on the way."""
-    tensor = TensorDesc("FLOAT16", (1,))
+    tensor = f16(1)
     desc = AdamOptimizerDesc(*[tensor] * 4, u32(1), *[tensor] * 3, 0.5, 0.5, 0.75, 0)
     zero, gradient = np.zeros(1, np.float16), np.float16([1000])
     made = desc.compute(zero, zero, zero, gradient, np.uint32([1]))

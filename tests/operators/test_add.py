@@ -13,7 +13,7 @@ from checks import assert_calls_agree, assert_close, assert_same_bits, assert_sh
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, u64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -24,7 +24,6 @@ from dml_jax import (
     DataTypeError,
     ElementWiseAdd1Desc,
     ElementWiseAddDesc,
-    TensorDesc,
     add,
     compile_operator,
 )
@@ -173,7 +172,7 @@ def test_directmls_sample_of_owned_tensors(output, tmp_path):
 def test_64_bit_numbers_need_x64_in_a_function_and_not_in_a_descriptor(x64):
     """There too they are numbers: a carry goes from the low word to the high one."""
     a, b = np.uint64([2**32 - 1, 2**63, 2**64 - 1]), np.uint64([1, 2**63, 2**40])
-    tensor = TensorDesc("UINT64", (3,))
+    tensor = u64(3)
     made = np.asarray(compile_operator(ElementWiseAddDesc(tensor, tensor, tensor))(a, b)).view(np.uint64)
     assert_same_bits(made, np.uint64([2**32, 0, 2**40 - 1]))
     with refused_without_x64("a of type uint64"):

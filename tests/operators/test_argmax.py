@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import Example, Struct, f32, u32
+from operator_cases import Example, Struct, f32, i64, u32, u64
 from oracles import coordinates
 
-from dml_jax import AxisDirection, TensorDesc, compile_operator
+from dml_jax import AxisDirection, compile_operator
 from dml_jax.descs import ArgmaxDesc, ArgminDesc
 
 pytestmark = pytest.mark.device
@@ -87,7 +87,7 @@ def test_several_dimensions_with_others_between_them(cls):
 
 def test_64_bit_numbers_are_compared_as_such(x64):
     x = np.int64([2**53, 2**53 + 1, -(2**63), 2**53 + 1])
-    desc = ArgmaxDesc(TensorDesc("INT64", (1, 4)), TensorDesc("UINT64", (1, 1)), (1,), "DECREASING")
+    desc = ArgmaxDesc(i64(1, 4), u64(1, 1), (1,), "DECREASING")
     made = np.asarray(compile_operator(desc)(x if x64 else x.view(np.uint32)))
     assert_same_bits(made.view(np.uint64), np.uint64([3]))
 

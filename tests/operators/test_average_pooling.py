@@ -11,7 +11,7 @@ from checks import assert_close, assert_same_bits, assert_sharded, exported, ref
 from draws import normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
@@ -34,7 +34,6 @@ from dml_jax import (
     AveragePoolingDesc,
     ConstraintError,
     DataTypeError,
-    TensorDesc,
     average_pooling,
     fold,
 )
@@ -129,7 +128,7 @@ test_what_the_struct_refuses = refuses(
     ({"dilations": (1, 0)}, r"every one of Dilations must be at least 1, but they are \(1, 0\)"),
     ({"output": f32(1, 1, 1, 2)}, r"OutputTensor.Sizes must be \(N, C, .* \(1, 1, 1, 2\) is not \(1, 1, 1, 3\)"),
     ({"include_padding": 2}, "IncludePadding must be True or False, but it is 2"),
-    ({"output": TensorDesc("FLOAT16", (1, 1, 1, 3))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+    ({"output": f16(1, 1, 1, 3)}, "OutputTensor.DataType must equal InputTensor.DataType"),
 )
 
 

@@ -9,9 +9,9 @@ import pytest
 from checks import assert_close, assert_same_bits, sampled
 from jax.test_util import check_grads
 from normalization_cases import axes_of, broadcast, draw_attributes, draw_sizes, fill, moments, normalized
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 
-from dml_jax import Activation, ConstraintError, TensorDesc
+from dml_jax import Activation, ConstraintError
 from dml_jax.descs import BatchNormalizationDesc, BatchNormalizationTrainingDesc
 
 pytestmark = pytest.mark.device
@@ -142,7 +142,7 @@ def test_one_element_is_the_bias():
 
 def test_float16_is_rounded_once():
     """The squares of 300 and more are beyond float16, their variance is not written."""
-    tensor, one = TensorDesc("FLOAT16", (1, 2)), TensorDesc("FLOAT16", (1, 1))
+    tensor, one = f16(1, 2), f16(1, 1)
     desc = BatchNormalizationTrainingDesc(tensor, one, one, None, tensor, one, one, 0)
     ones = np.ones((1, 1), np.float16)
     output, mean, variance = desc.compute(np.float16([[-300, 300]]), ones, 0 * ones)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from checks import assert_close, assert_same_bits
 from normalization_cases import EPSILONS, axes_of, broadcast, draw_sizes, fill, moments
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 
-from dml_jax import TensorDesc
 from dml_jax.descs import (
     BatchNormalizationDesc,
     BatchNormalizationGradDesc,
@@ -147,7 +146,7 @@ def test_a_constant_gradient_moves_no_input_in_training():
 
 def test_sums_beyond_float16():
     """They are written as infinity, and are not one on the way."""
-    large, number = TensorDesc("FLOAT16", (1, 4)), TensorDesc("FLOAT16", (1, 1))
+    large, number = f16(1, 4), f16(1, 1)
     desc = BatchNormalizationTrainingGradDesc(large, large, *[number] * 3, large, number, number, 0.25)
     x, gradient = np.float16([[-1, 1, -1, 1]]), np.full((1, 4), 60000, np.float16)
     zero, one = np.zeros((1, 1), np.float16), np.ones((1, 1), np.float16)

@@ -11,7 +11,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, sampled
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f16, f32, i8, i32, u8, u64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, NARROW, numbered, on_explicit_mesh, random_keys
@@ -100,14 +100,12 @@ UNSIGNED, SIGNED = (CastDesc(f32(*TEN), TensorDesc(name, TEN)) for name in ("UIN
 STRUCTS = (
     Struct(
         UNSIGNED,
-        breaks={"same_sizes(output, input)": {"output": TensorDesc("UINT8", (1, 2, 1, 5))}},
+        breaks={"same_sizes(output, input)": {"output": u8(1, 2, 1, 5)}},
         # DirectML's page has none: these are what is chosen here.
         examples=(
             Example(UNSIGNED, [FLOATS], [[0, 0, 0, 0, 2, 255, 255, 255, 255, 0]]),
             Example(SIGNED, [FLOATS], [[-1, -1, 0, 0, 2, 127, 127, 127, 127, -128]]),
-            Example(
-                CastDesc(TensorDesc("INT8", (1, 1, 1, 2)), TensorDesc("UINT8", (1, 1, 1, 2))), [[-1, 5]], [[255, 5]]
-            ),
+            Example(CastDesc(i8(1, 1, 1, 2), u8(1, 1, 1, 2)), [[-1, 5]], [[255, 5]]),
         ),
         draw=draw,
         expected=lambda desc, x: oracle(x, desc.output.dtype),
@@ -117,7 +115,7 @@ STRUCTS = (
 
 
 def test_both_tensors_have_a_type_of_their_own():
-    desc = CastDesc(TensorDesc("INT32", (2, 2), (1, 2)), TensorDesc("FLOAT16", (2, 2), (3, 1)))
+    desc = CastDesc(i32(2, 2, strides=(1, 2)), f16(2, 2, strides=(3, 1)))
     run = compile_operator(desc)
     assert [spec.dtype for spec in run.buffers.values()] == [np.int32, np.float16]
     assert_same_bits(run(np.int32([1, -2, 65519, 65520])), np.float16([1, 65504, 0, -2, np.inf]))
@@ -133,15 +131,15 @@ def test_64_bit_data_through_a_descriptor(x64):
                 continue
             made = np.asarray(compile_operator(desc)(array))
             assert_same_bits(made.view(desc.output.dtype), oracle(array, desc.output.dtype))
-    narrow = CastDesc(TensorDesc("INT8", (2,)), TensorDesc("UINT64", (2,)))
+    narrow = CastDesc(i8(2), u64(2))
     assert_same_bits(np.asarray(compile_operator(narrow)(np.int8([-1, 3]))).view(np.uint64), np.uint64([2**64 - 1, 3]))
 
 
 def test_what_the_struct_refuses():
     with pytest.raises(ConstraintError, match=r"OutputTensor.Sizes must equal InputTensor.Sizes, but"):
-        CastDesc(f32(2, 3), TensorDesc("INT8", (3, 2)))
+        CastDesc(f32(2, 3), i8(3, 2))
     with pytest.raises(ConstraintError, match=r"OutputTensor.DimensionCount must equal InputTensor.DimensionCount"):
-        CastDesc(f32(2, 3), TensorDesc("INT8", (1, 2, 3)))
+        CastDesc(f32(2, 3), i8(1, 2, 3))
 
 
 # Against the oracle: what becomes of numbers.

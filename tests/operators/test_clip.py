@@ -9,7 +9,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -182,7 +182,7 @@ def test_bounds_of_clip_in_the_tensors_type(data_type, bounds, wanted):
 def test_64_bit_numbers_need_x64_in_a_function_and_not_in_a_descriptor(x64):
     """CLIP1's bounds are exact, as no FLOAT is."""
     x, wanted = np.int64([2**53 + 2, -(2**63), 5]), np.int64([2**53 + 1, -(2**40) - 1, 5])
-    tensor = TensorDesc("INT64", (3,))
+    tensor = i64(3)
     desc = ElementWiseClip1Desc(tensor, tensor, None, "INT64", -(2**40) - 1, 2**53 + 1)
     assert_same_bits(np.asarray(compile_operator(desc)(x)).view(np.int64), wanted)
     with refused_without_x64("input of type int64"):

@@ -12,7 +12,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_other_type, numbered, on_explicit_mesh, random_keys
@@ -141,7 +141,7 @@ test_what_the_struct_refuses = refuses(
     ({"diagonal_fill_end": 0.5}, DataTypeError, "DiagonalFillEnd must be an integer"),
     ({"value": "7"}, DataTypeError, "Value must be a number"),
     ({"input": None, "output": f32(5)}, ConstraintError, r"OutputTensor.DimensionCount must be in \[2, 4\]"),
-    ({"input": TensorDesc("INT32", (1, 1, 4, 5))}, DataTypeError, "OutputTensor.DataType must equal InputTensor"),
+    ({"input": i32(1, 1, 4, 5)}, DataTypeError, "OutputTensor.DataType must equal InputTensor"),
 )
 
 

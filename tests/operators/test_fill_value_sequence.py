@@ -13,7 +13,7 @@ from checks import assert_same_bits, exported, refused_without_x64, together
 from draws import dims
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, SHAPES
@@ -71,7 +71,7 @@ def draw(rng):
 
 
 DOCUMENTED = FillValueSequenceDesc(f32(1, 1, 1, 3), "FLOAT32", 3, 2)
-BYTES = FillValueSequenceDesc(TensorDesc("UINT8", (1, 1, 2, 2)), "UINT8", 10, np.int8(-2))
+BYTES = FillValueSequenceDesc(u8(1, 1, 2, 2), "UINT8", 10, np.int8(-2))
 STRUCTS = (
     Struct(
         DOCUMENTED,

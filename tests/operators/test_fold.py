@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i8, u64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
-from dml_jax import ConstraintError, DataTypeError, FoldDesc, TensorDesc, compile_operator, fold, unfold
+from dml_jax import ConstraintError, DataTypeError, FoldDesc, compile_operator, fold, unfold
 
 pytestmark = pytest.mark.device
 
@@ -124,7 +124,7 @@ test_what_the_struct_refuses = refuses(
     ({"window_sizes": (5, 3)}, "window must fit .* but that of spatial dimension 0 spans 5 of 4"),
     ({"input": f32(1, 1, 9, 4)}, r"InputTensor.Sizes must be .* but \(1, 1, 9, 4\) is not \(1, 9, 4\)"),
     ({"output": f32(2, 1, 4, 4)}, r"InputTensor.Sizes must be .* but \(1, 9, 4\) is not \(2, 9, 4\)"),
-    ({"output": TensorDesc("INT8", (1, 1, 4, 4))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+    ({"output": i8(1, 1, 4, 4)}, "OutputTensor.DataType must equal InputTensor.DataType"),
 )
 
 
@@ -236,7 +236,7 @@ def test_complex_numbers():
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     """There too they are numbers: a carry goes from the low word to the high one."""
     x = np.uint64([[[2**32 - 1, 2**63], [2**32 - 1, 2**63 + 1]]])
-    desc = FoldDesc(TensorDesc("UINT64", (1, 2, 2)), TensorDesc("UINT64", (1, 1, 3)), (2,), (1,), (1,), (0,), (0,))
+    desc = FoldDesc(u64(1, 2, 2), u64(1, 1, 3), (2,), (1,), (1,), (0,), (0,))
     made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
     wanted = np.uint64([2**32 - 1, 2**63 + 2**32 - 1, 2**63 + 1])
     assert_same_bits(made, wanted)

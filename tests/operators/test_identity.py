@@ -11,7 +11,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -28,7 +28,6 @@ from dml_jax import (
     ConstraintError,
     DataTypeError,
     ElementWiseIdentityDesc,
-    TensorDesc,
     compile_operator,
     identity,
 )
@@ -250,7 +249,7 @@ def test_signs_of_zero():
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.int64([[1, -(2**40), 2**63 - 1]])
     for pair in (None, (3, 1)):
-        desc = ElementWiseIdentityDesc(TensorDesc("INT64", (1, 3)), TensorDesc("INT64", (1, 3), (1, 2)), pair)
+        desc = ElementWiseIdentityDesc(i64(1, 3), i64(1, 3, strides=(1, 2)), pair)
         made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
         assert_same_bits(made[::2], oracle(x, *(pair or ()))[0])
     if not x64:

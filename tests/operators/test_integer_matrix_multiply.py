@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, together
 from draws import dims
-from operator_cases import Example, Struct, f32, i8, i32, u8
+from operator_cases import Example, Struct, f16, f32, i8, i32, u8
 from oracles import coordinates
 from quantization_cases import at, centred, fill, quantized, wrapped
 from refusals import refuses
@@ -142,8 +142,8 @@ STRUCTS = (
         | {
             "same_dtype(b_scale, a_scale)": {"b_scale": TensorDesc("FLOAT16", COLUMNS)},
             "sizes_follow(bias)": {"bias": f32(1, 1, 2, 1)},
-            "same_dtype(bias, a_scale)": {"bias": TensorDesc("FLOAT16", (1, 1, 2, 3))},
-            "same_dtype(a_scale, output)": {"output": TensorDesc("FLOAT16", (1, 1, 2, 3))},
+            "same_dtype(bias, a_scale)": {"bias": f16(1, 1, 2, 3)},
+            "same_dtype(a_scale, output)": {"output": f16(1, 1, 2, 3)},
         },
         examples=(
             Example(

@@ -9,7 +9,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i8, i32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -95,9 +95,7 @@ STRUCTS = (
 
 
 def test_inputs_with_strides_of_their_own():
-    desc = JoinDesc(
-        (TensorDesc("INT8", (2, 2), (1, 2)), TensorDesc("INT8", (2, 1), (0, 0))), TensorDesc("INT8", (2, 3), (4, 1)), 1
-    )
+    desc = JoinDesc((i8(2, 2, strides=(1, 2)), i8(2, 1, strides=(0, 0))), i8(2, 3, strides=(4, 1)), 1)
     assert list(desc.input_ports()) == ["inputs[0]", "inputs[1]"]
     buffers = np.int8([1, 2, 3, 4]), np.int8([9])
     assert_same_bits(compile_operator(desc)(*buffers), np.int8([1, 3, 9, 0, 2, 4, 9]))
@@ -106,8 +104,8 @@ def test_inputs_with_strides_of_their_own():
 
 
 def test_an_owned_input_among_others():
-    owned = TensorDesc("UINT8", (2,), flags="OWNED_BY_DML")
-    desc = JoinDesc((TensorDesc("UINT8", (1,)), owned), TensorDesc("UINT8", (3,)), 0)
+    owned = u8(2, flags="OWNED_BY_DML")
+    desc = JoinDesc((u8(1), owned), u8(3), 0)
     run = compile_operator(desc, inputs=[None, np.uint8([7, 8])])
     assert_same_bits(run(np.uint8([6])), np.uint8([6, 7, 8]))
 
@@ -118,7 +116,7 @@ test_what_the_struct_refuses = refuses(
     ({"inputs": f32(2)}, DataTypeError, "InputTensors must be a sequence of TensorDesc"),
     ({"inputs": (TWO[0], None)}, DataTypeError, r"InputTensors\[1\] must be a TensorDesc"),
     ({"inputs": (TWO[0], f32(1, 2, 4))}, ConstraintError, "all InputTensors must have one DimensionCount"),
-    ({"inputs": (TWO[0], TensorDesc("INT32", (1, 1, 2, 4)))}, DataTypeError, "have one DataType, but they are INT32"),
+    ({"inputs": (TWO[0], i32(1, 1, 2, 4))}, DataTypeError, "have one DataType, but they are INT32"),
     ({"inputs": (TWO[0], f32(1, 1, 3, 4))}, ConstraintError, "except along Axis, but .* differ"),
     ({"axis": -1}, ConstraintError, r"Axis must be in \[0, "),
     ({"output": f32(1, 1, 2, 8)}, ConstraintError, r"added up along Axis, but \(1, 1, 2, 8\) is not \(1, 1, 2, 7\)"),

@@ -10,7 +10,7 @@ from checks import assert_close, assert_same_bits, assert_sharded, exported, ref
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
@@ -19,7 +19,6 @@ from dml_jax import (
     ConstraintError,
     DataTypeError,
     LocalResponseNormalizationDesc,
-    TensorDesc,
     local_response_normalization,
 )
 
@@ -114,7 +113,7 @@ test_what_the_struct_refuses = refuses(
     ({"local_size": 2**32}, ConstraintError, r"LocalSize must be in \[0, 2\*\*32 - 1\]"),
     ({"cross_channel": "yes"}, DataTypeError, "CrossChannel must be True or False"),
     ({"beta": "1"}, DataTypeError, "Beta must be a real number"),
-    ({"input": TensorDesc("FLOAT16", (1, 4, 1, 1))}, DataTypeError, "OutputTensor.DataType must equal"),
+    ({"input": f16(1, 4, 1, 1)}, DataTypeError, "OutputTensor.DataType must equal"),
 )
 
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from checks import assert_close
 from draws import normal_numbers
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
 
-from dml_jax import TensorDesc, local_response_normalization
+from dml_jax import local_response_normalization
 from dml_jax.descs import LocalResponseNormalizationGradDesc
 from operators import test_local_response_normalization as forward
 
@@ -94,7 +94,7 @@ def test_the_derivative_of_regions_of_every_size(cross_channel, local_size):
 
 def test_float16_is_rounded_once():
     """The square of 1000 is beyond float16: of x / |x| the derivative is 0."""
-    tensor = TensorDesc("FLOAT16", (1, 1, 1, 1))
+    tensor = f16(1, 1, 1, 1)
     desc = LocalResponseNormalizationGradDesc(tensor, tensor, tensor, True, 1, 1, 0.5, 0)
     x = np.full((1, 1, 1, 1), 1000, np.float16)
     assert_close(desc.compute(x, x), np.zeros(x.shape), units=8)

@@ -6,10 +6,9 @@ import pytest
 from checks import assert_close, assert_same_bits, sampled
 from draws import dims
 from jax.test_util import check_grads
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 from refusals import refuses
 
-from dml_jax import TensorDesc
 from dml_jax.descs import LpNormalizationDesc
 
 pytestmark = pytest.mark.device
@@ -84,7 +83,7 @@ def test_derivatives(p):
 
 
 def test_squares_beyond_float16():
-    row = TensorDesc("FLOAT16", (2,))
+    row = f16(2)
     desc = LpNormalizationDesc(row, row, 0, 1e-5, 2)
     assert_same_bits(desc.compute(np.float16([3000, 4000])), np.float16([0.6, 0.8]))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, exported
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, u32
+from operator_cases import Call, Example, Struct, f32, i8, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh
@@ -34,7 +34,6 @@ from dml_jax import (
     MaxPooling1Desc,
     MaxPooling2Desc,
     MaxPoolingDesc,
-    TensorDesc,
     max_pooling,
     max_unpooling,
 )
@@ -199,7 +198,7 @@ test_what_the_struct_refuses = refuses(
     ({"output": f32(1, 1, 2, 3)}, r"OutputTensor.Sizes must be \(N, C, .* \(1, 1, 2, 3\) is not \(1, 1, 2, 2\)"),
     ({"output_indices": u32(1, 1, 2, 3)}, "OutputIndicesTensor.Sizes must equal OutputTensor.Sizes"),
     ({"output_indices": f32(1, 1, 2, 2)}, "OutputIndicesTensor.DataType must be one of UINT64, UINT32"),
-    ({"output": TensorDesc("INT8", (1, 1, 2, 2))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+    ({"output": i8(1, 1, 2, 2)}, "OutputTensor.DataType must equal InputTensor.DataType"),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, u32
+from operator_cases import Call, Example, Struct, f32, i32, i64, u32, u64
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
@@ -26,7 +26,7 @@ from small_arrays import (
     telling_indices,
 )
 
-from dml_jax import ConstraintError, DataTypeError, MaxUnpoolingDesc, TensorDesc, compile_operator, max_unpooling
+from dml_jax import ConstraintError, DataTypeError, MaxUnpoolingDesc, compile_operator, max_unpooling
 
 pytestmark = pytest.mark.device
 
@@ -81,7 +81,7 @@ STRUCTS = (
 
 
 def test_indices_count_elements_and_not_places_in_the_buffer():
-    strided = TensorDesc("FLOAT32", (1, 1, 2, 2), (8, 8, 1, 2))
+    strided = f32(1, 1, 2, 2, strides=(8, 8, 1, 2))
     run = compile_operator(MaxUnpoolingDesc(f32(1, 1, 1, 2), u32(1, 1, 1, 2), strided))
     assert_same_bits(run(np.float32([5, 7]), np.uint32([1, 2])), np.float32([0, 7, 5, 0]))
 
@@ -89,7 +89,7 @@ def test_indices_count_elements_and_not_places_in_the_buffer():
 test_what_the_struct_refuses = refuses(
     POOLED,
     ({"indices": u32(1, 2, 1, 2)}, "IndicesTensor.Sizes must equal InputTensor.Sizes"),
-    ({"indices": TensorDesc("INT32", (1, 1, 2, 2))}, "IndicesTensor.DataType must be one of UINT64, UINT32"),
+    ({"indices": i32(1, 1, 2, 2)}, "IndicesTensor.DataType must be one of UINT64, UINT32"),
     ({"output": u32(1, 1, 4, 4)}, "OutputTensor.DataType must equal InputTensor.DataType"),
     ({"output": f32(4, 4)}, "OutputTensor.DimensionCount must equal InputTensor.DimensionCount"),
 )
@@ -154,7 +154,7 @@ def test_bits_of_other_types(name):
 
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x, at = np.int64([2**40, -(2**63), -1]), np.uint64([3, 0, 2**32])
-    tensors = TensorDesc("INT64", (1, 1, 1, 3)), TensorDesc("UINT64", (1, 1, 1, 3)), TensorDesc("INT64", (1, 1, 2, 2))
+    tensors = i64(1, 1, 1, 3), u64(1, 1, 1, 3), i64(1, 1, 2, 2)
     made = np.asarray(compile_operator(MaxUnpoolingDesc(*tensors))(x, at)).view(np.int64)
     assert_is(made, oracle(x, at, (4,)), x)
     with refused_without_x64("input of type int64"):

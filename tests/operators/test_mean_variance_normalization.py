@@ -8,9 +8,9 @@ import pytest
 from checks import assert_close, assert_same_bits
 from jax.test_util import check_grads
 from normalization_cases import broadcast, draw_attributes, draw_sizes, fill, moments, normalized
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 
-from dml_jax import Activation, ConstraintError, DataTypeError, TensorDesc
+from dml_jax import Activation, ConstraintError, DataTypeError
 from dml_jax.descs import MeanVarianceNormalization1Desc, MeanVarianceNormalization2Desc, MeanVarianceNormalizationDesc
 
 pytestmark = pytest.mark.device
@@ -108,7 +108,7 @@ STRUCTS = (
         ({"axes": (2, 2)}, ConstraintError, r"Axes must be .*, but they are \(2, 2\) and there are 4 dimensions"),
         ({"axes": (-1,)}, ConstraintError, r"Axes\[0\] must be in \[0, 2\*\*32 - 1\]"),
         ({"scale": f32(2, 1, 1)}, ConstraintError, "ScaleTensor.DimensionCount must equal InputTensor.DimensionCount"),
-        ({"bias": TensorDesc("FLOAT16", (1, 2, 1, 1))}, DataTypeError, "BiasTensor.DataType must equal"),
+        ({"bias": f16(1, 2, 1, 1)}, DataTypeError, "BiasTensor.DataType must equal"),
         ({"scale": f32(2, 2, 1, 1)}, ConstraintError, r"ScaleTensor.Sizes must be 1 or .* differ in dimension 0"),
     ],
 )
@@ -181,7 +181,7 @@ def test_rows_far_from_zero():
 
 
 def test_numbers_beyond_float16():
-    row = TensorDesc("FLOAT16", (1, 2))
+    row = f16(1, 2)
     desc = MeanVarianceNormalization2Desc(row, None, None, row, (1,), False, True, 0)
     assert_same_bits(desc.compute(np.full((1, 2), 1000, np.float16)), np.ones((1, 2), np.float16))
 

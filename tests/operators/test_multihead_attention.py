@@ -8,7 +8,7 @@ import pytest
 from checks import assert_close, assert_same_bits, together
 from draws import dims
 from jax.test_util import check_grads
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 from refusals import refuses
 
 from dml_jax import ConstraintError, Expression, GraphBuilder, TensorDesc
@@ -500,11 +500,11 @@ def test_derivatives_in_both_directions(dtype):
 
 def test_halves_are_computed_in_float32():
     """Products of 4096 ones with 1, which have no float16 between 2048 and 4096 that is odd, and weights of them."""
-    wide = TensorDesc("FLOAT16", (1, 1, 4096))
+    wide = f16(1, 1, 4096)
     desc = MultiheadAttentionDesc(wide, wide, wide, output=wide, scale=1, head_count=1)
     ones = np.ones((1, 1, 4096), np.float16)
     assert_same_bits(desc.compute(ones, ones, ones * 3), ones * 3)
-    two = TensorDesc("FLOAT16", (1, 2, 4096))
+    two = f16(1, 2, 4096)
     desc = MultiheadAttentionDesc(wide, two, two, output=wide, scale=1, head_count=1)
     keys = np.concatenate([ones, ones], axis=1)
     keys[0, 1, 0] = 2  # 4096 and 4097, which is no float16
@@ -539,7 +539,7 @@ test_what_the_struct_refuses = refuses(
     ({"key": None}, "one of KeyTensor, .* must be given, or neither keys nor values .* but 0 of them are given"),
     ({"query": f32(3, 1, 2, 4)}, r"QueryTensor.Sizes .* \(3, 1, 2, 4\) is not \(1, 2, 4\)"),
     ({"scale": "1"}, "Scale must be a real number"),
-    ({"value": TensorDesc("FLOAT16", (1, 2, 6))}, "ValueTensor.DataType must equal OutputTensor.DataType"),
+    ({"value": f16(1, 2, 6)}, "ValueTensor.DataType must equal OutputTensor.DataType"),
 )
 
 

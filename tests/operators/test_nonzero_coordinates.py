@@ -8,7 +8,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, refused_without_x64, sampled
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, u32
+from operator_cases import Call, Example, Struct, f32, i64, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
@@ -117,7 +117,7 @@ test_what_the_struct_refuses = refuses(
     ({"output_coordinates": f32(1, 1, 8, 3)}, "OutputCoordinatesTensor.DataType must be one of UINT32"),
     ({"output_count": u32(1, 1, 8, 1)}, "OutputCountTensor.Sizes must be 1 in every dimension"),
     ({"output_count": f32(1, 1, 1, 1)}, "OutputCountTensor.DataType must be one of UINT32"),
-    ({"input": TensorDesc("INT64", (1, 1, 2, 4))}, "InputTensor.DataType must be one of"),
+    ({"input": i64(1, 1, 2, 4)}, "InputTensor.DataType must be one of"),
 )
 
 

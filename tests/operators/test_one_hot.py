@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, u32
+from operator_cases import Call, Example, Struct, f32, i8, i32, i64, u32, u64
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
@@ -25,7 +25,7 @@ from small_arrays import (
     telling_indices,
 )
 
-from dml_jax import ConstraintError, DataTypeError, OneHotDesc, TensorDesc, compile_operator, one_hot, use_form
+from dml_jax import ConstraintError, DataTypeError, OneHotDesc, compile_operator, one_hot, use_form
 
 pytestmark = pytest.mark.device
 
@@ -78,7 +78,7 @@ def draw(rng):
 ROWS = OneHotDesc(u32(1, 1, 3, 1), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=3)
 COLUMNS = OneHotDesc(u32(1, 1, 1, 4), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=2)
 OTHER_VALUES = OneHotDesc(u32(1, 1, 3, 1), f32(1, 1, 3, 1), f32(1, 1, 3, 4), axis=3)
-SIGNED = OneHotDesc(TensorDesc("INT32", (1, 1, 3, 1)), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=3)
+SIGNED = OneHotDesc(i32(1, 1, 3, 1), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=3)
 STRUCTS = (
     Struct(
         ROWS,
@@ -109,9 +109,9 @@ test_what_the_struct_refuses = refuses(
     ROWS,
     ({"axis": 2}, r"IndicesTensor.Sizes must be OutputTensor.Sizes, but 1 along Axis, .* is not \(1, 1, 1, 4\)"),
     ({"values": f32(1, 1, 1, 1)}, "ValuesTensor must hold at least two elements, but it holds one"),
-    ({"values": TensorDesc("INT32", (1, 1, 1, 2))}, "OutputTensor.DataType must equal ValuesTensor.DataType"),
+    ({"values": i32(1, 1, 1, 2)}, "OutputTensor.DataType must equal ValuesTensor.DataType"),
     ({"values": f32(2)}, "ValuesTensor.DimensionCount must equal IndicesTensor.DimensionCount"),
-    ({"indices": TensorDesc("INT8", (1, 1, 3, 1))}, "IndicesTensor.DataType must be one of INT64, INT32"),
+    ({"indices": i8(1, 1, 3, 1)}, "IndicesTensor.DataType must be one of INT64, INT32"),
 )
 
 
@@ -164,7 +164,7 @@ def test_bits_of_other_types(name):
 
 def test_64_bit_values_need_x64_in_a_function_and_not_in_a_descriptor(x64):
     indices, values = np.int64([[1], [-1], [2**32]]), np.uint64([2**40, 2**64 - 1])
-    desc = OneHotDesc(TensorDesc("INT64", (3, 1)), TensorDesc("UINT64", (1, 2)), TensorDesc("UINT64", (3, 2)), 1)
+    desc = OneHotDesc(i64(3, 1), u64(1, 2), u64(3, 2), 1)
     made = compile_operator(desc)(indices.ravel(), values)
     assert_same_bits(np.asarray(made).view(np.uint64).reshape(3, 2), oracle(indices, values, 2, 1))
     with refused_without_x64("values of type uint64"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 from oracles import coordinates
 from window_cases import (
     DILATED_BREAKS,
@@ -17,7 +17,6 @@ from window_cases import (
     pooling_of,
 )
 
-from dml_jax import TensorDesc
 from dml_jax.descs import AveragePoolingGradDesc, MaxPoolingGradDesc
 
 pytestmark = pytest.mark.device
@@ -114,7 +113,7 @@ def test_a_window_in_the_padding_alone_has_no_element():
 @pytest.mark.parametrize("kind", ["average", "max"])
 def test_sums_of_float16_are_rounded_once(kind):
     """2048 and 600 times a half, which FLOAT16 would lose one by one."""
-    one, many = TensorDesc("FLOAT16", (1, 1, 1, 1)), TensorDesc("FLOAT16", (1, 1, 1, 601))
+    one, many = f16(1, 1, 1, 1), f16(1, 1, 1, 601)
     windows = ((1, 1), (1, 601), (0, 600), (0, 600))
     gradient = np.full((1, 1, 1, 601), 0.5, np.float16)
     gradient[..., 0] = 2048

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f32, u8
 from quantization_cases import dequantized, fill, quantized
 from refusals import refuses
 
@@ -197,7 +197,7 @@ def test_a_graph_infers_types_and_holds_constants():
 def test_the_same_bytes_are_read_as_other_tensors():
     """INT4 as bytes, and bytes as UINT4."""
     builder, small, *_ = graph()
-    data = builder.reinterpret(small, TensorDesc("UINT8", (2,)))
+    data = builder.reinterpret(small, u8(2))
     one = builder.constant(np.float32([1]))
     numbers = builder.dequantize(builder.reinterpret(data, TensorDesc("UINT4", (4,))), "SCALE", [one])
     desc = builder.build({"bytes": builder.element_wise_identity(data), "numbers": numbers})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits
 from draws import dims
-from operator_cases import Example, Struct, f32, i8, u8
+from operator_cases import Example, Struct, f32, i8, u8, u32
 from quantization_cases import dequantized, fill, quantized
 from refusals import refuses
 
@@ -192,7 +192,7 @@ def test_quotients_keep_their_type_on_every_platform(dtype):
 
 
 def test_a_difference_wraps_in_32_bits():
-    tensor = TensorDesc("UINT32", (3,))
+    tensor = u32(3)
     desc = ElementWiseDequantizeLinearDesc(tensor, f32(3), tensor, f32(3))
     q, zero_point = np.uint32([5, 2**31 + 1, 2**32 - 1]), np.uint32([10, 1, 1])
     assert_same_bits(desc.compute(q, np.ones(3, np.float32), zero_point), np.float32([-5, -(2**31), -2]))

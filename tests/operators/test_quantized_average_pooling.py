@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import Example, Struct, f32, u8
+from operator_cases import Example, Struct, f32, i8, u8
 from oracles import coordinates
 from quantization_cases import at, centred, fill, quantized
 from window_cases import (
@@ -19,7 +19,7 @@ from window_cases import (
     pooling_of,
 )
 
-from dml_jax import ConstraintError, TensorDesc
+from dml_jax import ConstraintError
 from dml_jax.descs import QuantizedLinearAveragePoolingDesc
 
 pytestmark = pytest.mark.device
@@ -75,7 +75,7 @@ STRUCTS = (
             for what in ("scale", "zero_point")
         }
         | {
-            f"same_dtype({name}_zero_point, {name})": {f"{name}_zero_point": TensorDesc("INT8", (1, 1, 1, 1))}
+            f"same_dtype({name}_zero_point, {name})": {f"{name}_zero_point": i8(1, 1, 1, 1)}
             for name in ("input", "output")
         },
         # DirectML prints none: the means that the page of AVERAGE_POOLING has, in units of 0.25.
@@ -93,7 +93,7 @@ STRUCTS = (
 
 
 def test_every_channel_may_have_a_scale():
-    two = TensorDesc("FLOAT32", (2, 1, 1))
+    two = f32(2, 1, 1)
     windows = ((1, 1), (1, 2), (0, 0), (0, 0), (1, 1))
     desc = QuantizedLinearAveragePoolingDesc(u8(1, 2, 1, 2), two, None, ONE, None, u8(1, 2, 1, 1), *windows, False)
     scales = np.float32([1, 10]).reshape(2, 1, 1)

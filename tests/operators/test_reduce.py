@@ -11,7 +11,7 @@ from checks import assert_close, assert_same_bits, assert_sharded, exported, sam
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
-from operator_cases import ALL_TYPES, FLOATS, INDEX_TYPES, UP_TO_32_BITS, Call, Example, Struct, f32, u32
+from operator_cases import ALL_TYPES, FLOATS, INDEX_TYPES, UP_TO_32_BITS, Call, Example, Struct, f32, i8, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import on_explicit_mesh, random_keys
@@ -245,7 +245,7 @@ test_what_the_struct_refuses = refuses(
     ({"function": "ARGMIN", "axes": (2, 3)}, ConstraintError, "ARGMAX or ARGMIN, but there are 2"),
     ({"output": u32(1, 1, 3, 1)}, DataTypeError, "unless Function is .* but they are UINT32 and FLOAT32"),
     (
-        {"input": TensorDesc("INT8", (1, 1, 3, 3)), "output": TensorDesc("INT8", (1, 1, 3, 1))},
+        {"input": i8(1, 1, 3, 3), "output": i8(1, 1, 3, 1)},
         DataTypeError,
         "it is INT8; of SUM it must be one of FLOAT32, FLOAT16, INT64, INT32, UINT64, UINT32",
     ),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, u8
 from refusals import refuses
 from resample_cases import DIRECTIONS, LAW_BREAKS, LEADING, MODES, OFFSET_BREAKS, OFFSETS, X, drawer, fill, oracle
 from small_arrays import numbered
@@ -22,7 +22,6 @@ from dml_jax import (
     Resample2Desc,
     Resample3Desc,
     ResampleDesc,
-    TensorDesc,
     compile_operator,
     desc_to_json,
     resample,
@@ -269,7 +268,7 @@ def test_numbers_of_numpy_are_accepted():
 
 
 def test_a_compiled_operator_with_strides():
-    input, output = TensorDesc("UINT8", (2, 2), (1, 2)), TensorDesc("UINT8", (2, 3), (4, 1))
+    input, output = u8(2, 2, strides=(1, 2)), u8(2, 3, strides=(4, 1))
     desc = Resample2Desc(input, output, 0, AxisDirection.DECREASING, (1, 1.5), (0, 0), (0, 0))
     assert_same_bits(compile_operator(desc)(np.uint8([1, 3, 2, 4])), np.uint8([1, 1, 2, 0, 3, 3, 4]))
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import resample_cases as forward
 from checks import assert_close, assert_same_bits, sampled
-from operator_cases import Example, Struct, f32
+from operator_cases import Example, Struct, f16, f32
 from oracles import clamp, coordinates
 
-from dml_jax import ConstraintError, Resample1Desc, TensorDesc
+from dml_jax import ConstraintError, Resample1Desc
 from dml_jax.descs import ResampleGrad1Desc, ResampleGradDesc
 
 pytestmark = pytest.mark.device
@@ -124,7 +124,7 @@ def test_the_gradient_is_the_derivative(mode):
 
 def test_sums_of_float16_are_rounded_once():
     """4096 and ones: added one by one in float16, each one would be lost."""
-    large, small = (TensorDesc("FLOAT16", (n,)) for n in (5, 1))
+    large, small = (f16(n) for n in (5, 1))
     desc = ResampleGradDesc(large, small, "NEAREST_NEIGHBOR", (5,), (0.5,), (-0.5,))
     assert_same_bits(desc.compute(np.float16([4096, 1, 1, 1, 1])), np.float16([4100]))
 

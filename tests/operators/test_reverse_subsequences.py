@@ -9,7 +9,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, u32
+from operator_cases import Call, Example, Struct, f32, i32, u32, u64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -29,7 +29,6 @@ from dml_jax import (
     ConstraintError,
     DataTypeError,
     ReverseSubsequencesDesc,
-    TensorDesc,
     compile_operator,
     reverse_subsequences,
 )
@@ -112,7 +111,7 @@ test_what_the_struct_refuses = refuses(
         "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is FLOAT32",
     ),
     (
-        {"sequence_lengths": TensorDesc("INT32", (1, 1, 3, 1))},
+        {"sequence_lengths": i32(1, 1, 3, 1)},
         DataTypeError,
         "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is INT32",
     ),
@@ -184,9 +183,7 @@ def test_bits_of_other_types(name):
 
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x, lengths = np.uint64([[1, 2**40, 2**64 - 1], [2**63, 5, 6]]), np.uint64([[2], [2**63 + 1]])
-    desc = ReverseSubsequencesDesc(
-        TensorDesc("UINT64", (2, 3)), TensorDesc("UINT64", (2, 1)), TensorDesc("UINT64", (2, 3), (1, 2)), axis=1
-    )
+    desc = ReverseSubsequencesDesc(u64(2, 3), u64(2, 1), u64(2, 3, strides=(1, 2)), axis=1)
     made = np.asarray(compile_operator(desc)(x.ravel(), lengths.ravel())).view(np.uint64)
     assert_same_bits(made.reshape(3, 2).T, oracle(x, lengths, 1))
     with refused_without_x64("input of type uint64"):

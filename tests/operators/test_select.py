@@ -10,7 +10,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -68,7 +68,7 @@ def fill(rng, port, tensor, count):
 
 
 FOUR = f32(1, 1, 2, 2)
-DOCUMENTED = ElementWiseIfDesc(TensorDesc("UINT8", (1, 1, 2, 2)), FOUR, FOUR, FOUR)
+DOCUMENTED = ElementWiseIfDesc(u8(1, 1, 2, 2), FOUR, FOUR, FOUR)
 STRUCTS = (
     Struct(
         DOCUMENTED,
@@ -88,7 +88,7 @@ STRUCTS = (
 test_what_the_struct_refuses = refuses(
     DOCUMENTED,
     ({"condition": FOUR}, DataTypeError, "ConditionTensor.DataType must be one of UINT8 .* but it is FLOAT32"),
-    ({"a": TensorDesc("INT32", (1, 1, 2, 2))}, DataTypeError, "BTensor.DataType must equal ATensor.DataType"),
+    ({"a": i32(1, 1, 2, 2)}, DataTypeError, "BTensor.DataType must equal ATensor.DataType"),
     ({"b": f32(1, 1, 1, 1)}, ConstraintError, "BTensor.Sizes must equal ConditionTensor.Sizes"),
     ({"b": f32(2, 2)}, ConstraintError, "BTensor.DimensionCount must equal ConditionTensor.DimensionCount"),
 )
@@ -96,7 +96,7 @@ test_what_the_struct_refuses = refuses(
 
 def test_strides_of_0_broadcast_in_a_struct():
     """How DirectML adds a condition per row and one number for all."""
-    row = TensorDesc("UINT8", (2, 3), (1, 0))
+    row = u8(2, 3, strides=(1, 0))
     desc = ElementWiseIfDesc(row, f32(2, 3), f32(2, 3, strides=(0, 0)), f32(2, 3))
     made = compile_operator(desc)(np.uint8([0, 7]), numbered(6), np.float32([-1]))
     assert_same_bits(made, np.float32([-1, -1, -1, 4, 5, 6]))
@@ -164,7 +164,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     a, b = np.float64([[1 + 2**-50, -0.0, 5e-324]]), np.float64([[np.nan, np.inf, 3]])
     condition = np.uint8([[0, 1, 255]])
     wide = TensorDesc("FLOAT64", (1, 3))
-    run = compile_operator(ElementWiseIfDesc(TensorDesc("UINT8", (1, 3)), wide, wide, wide))
+    run = compile_operator(ElementWiseIfDesc(u8(1, 3), wide, wide, wide))
     made = np.asarray(run(condition.ravel(), a.ravel(), b.ravel())).view(np.float64)
     assert_same_bits(made[None], oracle(condition, a, b))
     with refused_without_x64("a of type float64"):

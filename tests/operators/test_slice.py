@@ -10,13 +10,13 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i64, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys, telling_bits
 
 import dml_jax
-from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, TensorDesc, compile_operator, slice
+from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, compile_operator, slice
 
 pytestmark = pytest.mark.device
 
@@ -148,7 +148,7 @@ STRUCTS = (
 
 
 def test_a_smaller_output_leaves_the_rest_of_the_window_out():
-    desc = Slice1Desc(TensorDesc("UINT8", (7,)), TensorDesc("UINT8", (2,)), (1,), (6,), (-2,))
+    desc = Slice1Desc(u8(7), u8(2), (1,), (6,), (-2,))
     assert_same_bits(compile_operator(desc)(np.arange(7, dtype=np.uint8)), np.uint8([6, 4]))
 
 
@@ -233,7 +233,7 @@ def test_bits_of_other_types(name):
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
     window = windows((0, 2, -1), (0, 3, 2))
-    desc = Slice1Desc(TensorDesc("INT64", (2, 3)), TensorDesc("INT64", (2, 2), (1, 2)), *window)
+    desc = Slice1Desc(i64(2, 3), i64(2, 2, strides=(1, 2)), *window)
     made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
     assert_same_bits(made.reshape(2, 2).T, oracle(x, *window))
     with refused_without_x64("input of type int64"):

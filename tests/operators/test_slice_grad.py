@@ -11,12 +11,12 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_other_type, numbered, on_explicit_mesh, random_keys, telling_bits
 
-from dml_jax import ConstraintError, DataTypeError, SliceGradDesc, TensorDesc, compile_operator, slice, slice_grad
+from dml_jax import ConstraintError, DataTypeError, SliceGradDesc, compile_operator, slice, slice_grad
 
 pytestmark = pytest.mark.device
 
@@ -190,9 +190,7 @@ def test_bits_of_other_types(name):
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.int64([[1, 2**40], [-(2**63), 2**63 - 1]])
     window = windows((3, 0, 3, -2), (2, 0, 2, 1))
-    desc = SliceGradDesc(
-        TensorDesc("INT64", (2, 2)), TensorDesc("INT64", (3, 2), (1, 3)), *(window[name] for name in NAMES[1:])
-    )
+    desc = SliceGradDesc(i64(2, 2), i64(3, 2, strides=(1, 3)), *(window[name] for name in NAMES[1:]))
     made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
     assert_same_bits(made.reshape(2, 3).T, oracle(x, **window))
     with refused_without_x64("input_gradient of type int64"):

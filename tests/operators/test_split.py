@@ -9,7 +9,7 @@ import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i8, i32, i64, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -22,7 +22,7 @@ from small_arrays import (
     telling_bits,
 )
 
-from dml_jax import ConstraintError, DataTypeError, SplitDesc, TensorDesc, compile_operator, join, split
+from dml_jax import ConstraintError, DataTypeError, SplitDesc, compile_operator, join, split
 
 pytestmark = pytest.mark.device
 
@@ -84,9 +84,7 @@ STRUCTS = (
     ),
 )
 
-STRIDED = SplitDesc(
-    TensorDesc("INT8", (2, 3), (1, 2)), (TensorDesc("INT8", (2, 1), (2, 1)), TensorDesc("INT8", (2, 2))), axis=1
-)
+STRIDED = SplitDesc(i8(2, 3, strides=(1, 2)), (i8(2, 1, strides=(2, 1)), i8(2, 2)), axis=1)
 BUFFER = np.int8([1, 2, 3, 4, 5, 6])
 
 
@@ -108,7 +106,7 @@ def test_what_is_bound_is_one_buffer_per_output():
 
 
 def test_a_single_output():
-    desc = SplitDesc(TensorDesc("UINT8", (3,)), [TensorDesc("UINT8", (3,))], axis=0)
+    desc = SplitDesc(u8(3), [u8(3)], axis=0)
     x = np.uint8([1, 2, 3])
     """Is a tuple too, as programs over any number of parts want."""
     (compiled,) = compile_operator(desc)(x)
@@ -122,7 +120,7 @@ test_what_the_struct_refuses = refuses(
     ({"outputs": ()}, ConstraintError, "OutputTensors must hold a tensor, but it is empty"),
     ({"outputs": f32(2)}, DataTypeError, "OutputTensors must be a sequence of TensorDesc"),
     ({"outputs": (f32(1, 6, 2),)}, ConstraintError, "OutputTensors.DimensionCount must equal"),
-    ({"outputs": (TensorDesc("INT32", (1, 1, 6, 2)),)}, DataTypeError, "they are INT32 and FLOAT32"),
+    ({"outputs": (i32(1, 1, 6, 2),)}, DataTypeError, "they are INT32 and FLOAT32"),
     ({"outputs": (f32(1, 1, 6, 3),)}, ConstraintError, r"\(1, 1, 6, 3\) of number 0 and \(1, 1, 6, 2\) differ"),
     ({"outputs": (f32(1, 1, 5, 2),)}, ConstraintError, "along Axis, where they add up to it, .* add up to 5, not 6"),
     ({"axis": 4}, ConstraintError, r"Axis must be in \[0, "),
@@ -168,8 +166,8 @@ def test_bits_of_other_types(name):
 
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
-    outputs = TensorDesc("INT64", (2, 1)), TensorDesc("INT64", (2, 2), (1, 2))
-    made = compile_operator(SplitDesc(TensorDesc("INT64", (2, 3)), outputs, 1))(x.ravel())
+    outputs = i64(2, 1), i64(2, 2, strides=(1, 2))
+    made = compile_operator(SplitDesc(i64(2, 3), outputs, 1))(x.ravel())
     one, other = (np.asarray(y).view(np.int64).reshape(-1, 2) for y in made)
     assert_is((one.reshape(2, 1), other.T), oracle(x, (1, 2), 1))
     with refused_without_x64("input of type int64"):

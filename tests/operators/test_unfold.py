@@ -11,14 +11,14 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
 from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f32, i8, u64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
-from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
+from dml_jax import ConstraintError, DataTypeError, UnfoldDesc, compile_operator, fold, unfold
 
 pytestmark = pytest.mark.device
 
@@ -110,7 +110,7 @@ test_what_the_struct_refuses = refuses(
     ({"strides": (2, 0)}, r"every one of Strides must be at least 1, but they are \(2, 0\)"),
     ({"start_padding": (-1, 0)}, r"StartPadding\[0\] must be in \[0, 2\*\*32 - 1\]"),
     ({"output": f32(1, 1, 9, 9)}, r"OutputTensor.Sizes must be .* but \(1, 1, 9, 9\) is not \(1, 9, 9\)"),
-    ({"output": TensorDesc("INT8", (1, 9, 9))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+    ({"output": i8(1, 9, 9)}, "OutputTensor.DataType must equal InputTensor.DataType"),
 )
 
 
@@ -209,7 +209,7 @@ def test_bits_of_other_types(name):
 
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.uint64([[[1, 2**40, 2**64 - 1]]])
-    desc = UnfoldDesc(TensorDesc("UINT64", (1, 1, 3)), TensorDesc("UINT64", (1, 2, 3)), (2,), (1,), (1,), (1,), (0,))
+    desc = UnfoldDesc(u64(1, 1, 3), u64(1, 2, 3), (2,), (1,), (1,), (1,), (0,))
     made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
     wanted = np.uint64([[[0, 1, 2**40], [1, 2**40, 2**64 - 1]]])
     assert_same_bits(made.reshape(1, 2, 3), wanted)

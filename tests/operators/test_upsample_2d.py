@@ -12,7 +12,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64, spread
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f16, f32
 from oracles import clamp, coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, every_other_type, numbered, on_explicit_mesh, random_keys, telling_bits
@@ -21,7 +21,6 @@ from dml_jax import (
     ConstraintError,
     DataTypeError,
     InterpolationMode,
-    TensorDesc,
     Upsample2DDesc,
     compile_operator,
     upsample_2d,
@@ -346,6 +345,6 @@ def test_numbers_of_numpy_are_accepted():
 
 
 def test_a_compiled_operator_with_strides():
-    input, output = TensorDesc("FLOAT16", (1, 1, 2, 2), (4, 4, 1, 2)), TensorDesc("FLOAT16", (1, 1, 2, 4))
+    input, output = f16(1, 1, 2, 2, strides=(4, 4, 1, 2)), f16(1, 1, 2, 4)
     run = compile_operator(Upsample2DDesc(input, output, (2, 1), "LINEAR"))
     assert_same_bits(run(np.float16([1, 3, 2, 4])), np.float16([1, 1.25, 1.75, 2, 3, 3.25, 3.75, 4]))

@@ -9,12 +9,12 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32
+from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
-from dml_jax import ConstraintError, DataTypeError, TensorDesc, ValueScale2DDesc, compile_operator, value_scale_2d
+from dml_jax import ConstraintError, DataTypeError, ValueScale2DDesc, compile_operator, value_scale_2d
 
 pytestmark = pytest.mark.device
 
@@ -211,6 +211,6 @@ def test_numbers_of_numpy_are_accepted():
 
 
 def test_a_compiled_operator_with_strides():
-    input, output = TensorDesc("FLOAT16", (1, 3, 1, 2), (6, 1, 6, 3)), TensorDesc("FLOAT16", (1, 3, 1, 2))
+    input, output = f16(1, 3, 1, 2, strides=(6, 1, 6, 3)), f16(1, 3, 1, 2)
     run = compile_operator(ValueScale2DDesc(input, output, 2, (10, 20, 30)))
     assert_same_bits(run(np.float16([1, 3, 5, 2, 4, 6])), np.float16([12, 14, 26, 28, 40, 42]))

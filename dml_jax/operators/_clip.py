@@ -23,12 +23,10 @@ from ..core.structs.feature_level_tables import (
     levels,
 )
 from ..core.structs.fields import Float, Input, Output
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.size_and_scale_bias import ScaleBias
 from ..core.structs.struct_rules import held, type_of
-from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.values.bit_exact import is_key
@@ -150,16 +148,6 @@ class ElementWiseClipDesc(OperatorDesc):
     )
     constraints = (same_sizes("output", "input"),)
 
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        scale_bias: tuple[float, float] | None,
-        min: float,
-        max: float,
-    ):
-        set_fields(self, input, output, scale_bias, min, max)
-
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _clip(self, input, *(truncated(bound, self.input.data_type) for bound in (self.min, self.max)))
 
@@ -201,17 +189,6 @@ class ElementWiseClip1Desc(OperatorDesc):
         held("min", "min_max_data_type"),
         held("max", "min_max_data_type"),
     )
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        scale_bias: tuple[float, float] | None,
-        min_max_data_type: DataTypeLike,
-        min: float | np.number,
-        max: float | np.number,
-    ):
-        set_fields(self, input, output, scale_bias, min_max_data_type, min, max)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         least, most = (scalar_of(bound, self.min_max_data_type) for bound in (self.min, self.max))

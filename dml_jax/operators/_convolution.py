@@ -31,12 +31,11 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
+from ..core.structs.field_types import Named
 from ..core.structs.fields import Input, Ints, OptionalInput, Output, UInt, named
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..operations.convolution import convolve, convolve_back
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import narrow_apart, wide_type, widen_apart
@@ -58,8 +57,8 @@ class ConvolutionDirection(enum.IntEnum):
     BACKWARD = 1
 
 
-FieldMode = Annotated[ConvolutionMode, named(ConvolutionMode, "DML_CONVOLUTION_MODE_")]
-FieldDirection = Annotated[ConvolutionDirection, named(ConvolutionDirection, "DML_CONVOLUTION_DIRECTION_")]
+FieldMode = Annotated[Named[ConvolutionMode], named(ConvolutionMode, "DML_CONVOLUTION_MODE_")]
+FieldDirection = Annotated[Named[ConvolutionDirection], named(ConvolutionDirection, "DML_CONVOLUTION_DIRECTION_")]
 
 # The least number of each attribute per spatial dimension, which is its default.
 LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
@@ -402,8 +401,8 @@ class ConvolutionDesc(OperatorDesc):
     start_padding: Ints
     end_padding: Ints
     output_padding: Ints
-    group_count: UInt
-    fused_activation: Fused
+    group_count: UInt = 1
+    fused_activation: Fused = None
 
     support = levels(
         ("4_0", range(3, 6), FLOATS),
@@ -424,25 +423,6 @@ class ConvolutionDesc(OperatorDesc):
             Law("output", "sizes", partial(sizes_of, which=0)),
         ),
     )
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        filter: TensorDesc,
-        bias: TensorDesc | None,
-        output: TensorDesc,
-        mode: ConvolutionMode | str | int,
-        direction: ConvolutionDirection | str | int,
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        start_padding: Sequence[int],
-        end_padding: Sequence[int],
-        output_padding: Sequence[int],
-        group_count: int = 1,
-        fused_activation: Activation | None = None,
-    ):
-        numbers = (strides, dilations, start_padding, end_padding, output_padding, group_count)
-        set_fields(self, input, filter, bias, output, mode, direction, *numbers, fused_activation)
 
     def compute_checked(self, input: jax.Array, filter: jax.Array, bias: jax.Array | None = None) -> jax.Array:
         return convolution(

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.enumerations import DirectionName, FieldDirection, direction_of
 from ..core.structs.fields import Bool, Input, Output, UInt
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..operations.cumulative import SUMMATION, accumulate
 from ._cumulative_rules import RULES, STRUCT_RULES, dims_of, since
 
@@ -92,16 +91,6 @@ class CumulativeSummationDesc(OperatorDesc):
     moves_words = False
     support = since("2_1")
     constraints = STRUCT_RULES
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        axis: int,
-        axis_direction: AxisDirection | str | int,
-        has_exclusive_sum: bool,
-    ):
-        set_fields(self, input, output, axis, axis_direction, has_exclusive_sum)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         direction = direction_of(self.axis_direction)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
@@ -14,11 +13,9 @@ from ..core.rules import minimum_rank, sizes_follow
 from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import ALL_TYPES, levels
 from ..core.structs.fields import INT, OptionalInput, Output
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
-from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor_desc import TensorDesc
 from ._diagonal_formulas import filled
 
 __all__ = ["DiagonalMatrix1Desc", "fill_diagonals"]
@@ -98,17 +95,6 @@ class DiagonalMatrix1Desc(OperatorDesc):
         type_of("value_data_type", "output"),
         held("value", "value_data_type"),
     )
-
-    def __init__(
-        self,
-        input: TensorDesc | None,
-        output: TensorDesc,
-        value_data_type: DataTypeLike,
-        value: float | np.number,
-        diagonal_fill_begin: int,
-        diagonal_fill_end: int,
-    ):
-        set_fields(self, input, output, value_data_type, value, diagonal_fill_begin, diagonal_fill_end)
 
     def compute_checked(self, input: jax.Array | None) -> jax.Array:
         array = jnp.zeros(self.output.sizes, self.output.dtype) if input is None else input

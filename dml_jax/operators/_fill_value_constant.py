@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax
-import numpy as np
 
 from ..core.arguments.kinds import DType, OutSharding, Value
 from ..core.arguments.operator import operator
@@ -13,11 +12,9 @@ from ..core.rules import each_at_least, representable
 from ..core.sharding import dims_of_sizes
 from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Output
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
-from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor_desc import TensorDesc
 from ..operations.fill import fill_with
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
@@ -86,9 +83,6 @@ class FillValueConstantDesc(OperatorDesc):
         of="output",
     )
     constraints = (type_of("value_data_type", "output"), held("value", "value_data_type"))
-
-    def __init__(self, output: TensorDesc, value_data_type: DataTypeLike, value: float | np.number):
-        set_fields(self, output, value_data_type, value)
 
     def compute_checked(self) -> jax.Array:
         return fill_value_constant(self.output.sizes, scalar_of(self.value, self.value_data_type), self.output.dtype)

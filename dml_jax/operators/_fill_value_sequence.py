@@ -21,11 +21,10 @@ from ..core.rules import Operands, Rule, each_at_least, representable
 from ..core.sharding import dims_of_sizes
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Output
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
-from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor_desc import TensorDesc, packed_strides
+from ..core.tensors.tensor_desc import packed_strides
 from ..errors import DataTypeError
 from ..operations.values.bit_exact import index_dtype
 
@@ -149,15 +148,6 @@ class FillValueSequenceDesc(OperatorDesc):
         held("value_start", "value_data_type"),
         held("value_delta", "value_data_type"),
     )
-
-    def __init__(
-        self,
-        output: TensorDesc,
-        value_data_type: DataTypeLike,
-        value_start: float | np.number,
-        value_delta: float | np.number,
-    ):
-        set_fields(self, output, value_data_type, value_start, value_delta)
 
     def compute_checked(self) -> jax.Array:
         start, delta = (scalar_of(value, self.value_data_type) for value in (self.value_start, self.value_delta))

@@ -23,12 +23,11 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.field_types import Named, default
 from ..core.structs.fields import Float, Input, OptionalInput, Output, named
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.values.xla_workarounds import unfused_product
 
@@ -42,7 +41,7 @@ class MatrixTransform(enum.IntEnum):
     TRANSPOSE = 1
 
 
-FieldTransform = Annotated[MatrixTransform, named(MatrixTransform, "DML_MATRIX_TRANSFORM_")]
+FieldTransform = Annotated[Named[MatrixTransform], named(MatrixTransform, "DML_MATRIX_TRANSFORM_")]
 
 
 def _matrix_sizes(x: Operands, name: str) -> tuple[Any, ...] | None:
@@ -204,11 +203,11 @@ class GemmDesc(OperatorDesc):
     b: Input
     c: OptionalInput
     output: Output
-    trans_a: FieldTransform
-    trans_b: FieldTransform
-    alpha: Float
-    beta: Float
-    fused_activation: Fused
+    trans_a: FieldTransform = default(MatrixTransform.NONE)
+    trans_b: FieldTransform = default(MatrixTransform.NONE)
+    alpha: Float = 1.0
+    beta: Float = 1.0
+    fused_activation: Fused = None
 
     support = levels(
         ("4_0", range(2, 5), FLOATS),
@@ -222,20 +221,6 @@ class GemmDesc(OperatorDesc):
         sizes_follow("output", product_sizes, FORMULA),
         axes_within("fused_activation", "output"),
     )
-
-    def __init__(
-        self,
-        a: TensorDesc,
-        b: TensorDesc,
-        c: TensorDesc | None,
-        output: TensorDesc,
-        trans_a: MatrixTransform | str | int = MatrixTransform.NONE,
-        trans_b: MatrixTransform | str | int = MatrixTransform.NONE,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        fused_activation: Activation | None = None,
-    ):
-        set_fields(self, a, b, c, output, trans_a, trans_b, alpha, beta, fused_activation)
 
     def compute_checked(self, a: jax.Array, b: jax.Array, c: jax.Array | None = None) -> jax.Array:
         return gemm(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach
 from ..core.structs.fields import Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import GRU, GRU_LINEAR_BEFORE_RESET
-from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
+from ._recurrent_rules import LEVELS, FieldDirection, compute_layer, struct_rules
 
 __all__ = ["GruDesc"]
 
@@ -72,23 +69,6 @@ class GruDesc(OperatorDesc[Any]):
     moves_words = False
     support = LEVELS
     constraints = struct_rules(GRU)
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        weight: TensorDesc,
-        recurrence: TensorDesc,
-        bias: TensorDesc | None,
-        hidden_init: TensorDesc | None,
-        sequence_lengths: TensorDesc | None,
-        output_sequence: TensorDesc | None,
-        output_single: TensorDesc | None,
-        activation_descs: Sequence[Activation],
-        direction: RecurrentNetworkDirection | str | int,
-        linear_before_reset: bool,
-    ):
-        tensors = (input, weight, recurrence, bias, hidden_init, sequence_lengths, output_sequence, output_single)
-        set_fields(self, *tensors, activation_descs, direction, linear_before_reset)
 
     def compute_checked(self, **arrays: jax.Array | None) -> Any:
         return compute_layer(self, GRU_LINEAR_BEFORE_RESET if self.linear_before_reset else GRU, arrays)

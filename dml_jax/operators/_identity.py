@@ -20,6 +20,7 @@ from ..core.structs.feature_level_tables import (
     UP_TO_32_BITS,
     levels,
 )
+from ..core.structs.field_types import default
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import ScaleBias
@@ -119,7 +120,7 @@ class ElementWiseIdentityDesc(OperatorDesc):
 
     input: Input
     output: Output
-    scale_bias: ScaleBias = None
+    scale_bias: ScaleBias = default(None)
 
     in_place = True
     moves_words = False

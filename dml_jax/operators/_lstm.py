@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from ..core.rules import Operands, custom
-from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach
 from ..core.structs.fields import Bool, Float, Input, OptionalIndexInput, OptionalInput, OptionalOutput
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import LSTM, LSTM_COUPLED
-from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
+from ._recurrent_rules import LEVELS, FieldDirection, compute_layer, struct_rules
 
 __all__ = ["LstmDesc"]
 
@@ -95,30 +92,6 @@ class LstmDesc(OperatorDesc[Any]):
             "positive(clip_threshold)", "{clip_threshold} must be positive if {use_clip_threshold}", _non_positive_clip
         ),
     )
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        weight: TensorDesc,
-        recurrence: TensorDesc,
-        bias: TensorDesc | None,
-        hidden_init: TensorDesc | None,
-        cell_mem_init: TensorDesc | None,
-        sequence_lengths: TensorDesc | None,
-        peephole: TensorDesc | None,
-        output_sequence: TensorDesc | None,
-        output_single: TensorDesc | None,
-        output_cell_single: TensorDesc | None,
-        activation_descs: Sequence[Activation],
-        direction: RecurrentNetworkDirection | str | int,
-        clip_threshold: float,
-        use_clip_threshold: bool,
-        couple_input_forget: bool,
-    ):
-        inputs = (input, weight, recurrence, bias, hidden_init, cell_mem_init, sequence_lengths, peephole)
-        outputs = (output_sequence, output_single, output_cell_single)
-        clip = (clip_threshold, use_clip_threshold)
-        set_fields(self, *inputs, *outputs, activation_descs, direction, *clip, couple_input_forget)
 
     def compute_checked(self, **arrays: jax.Array | None) -> Any:
         cell = LSTM_COUPLED if self.couple_input_forget else LSTM

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.structs.feature_level_tables import FLOATS, Support
+from ..core.structs.field_types import Named, default
 from ..core.structs.fields import Float, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
@@ -34,7 +35,7 @@ __all__ = ["MultiheadAttention1Desc", "MultiheadAttentionDesc", "MultiheadAttent
 Arrays = Mapping[str, Any]
 _INT32 = (DataType.INT32,)
 MaskType = Annotated[
-    MultiheadAttentionMaskType | str | int, named(MultiheadAttentionMaskType, "DML_MULTIHEAD_ATTENTION_MASK_TYPE_")
+    Named[MultiheadAttentionMaskType], named(MultiheadAttentionMaskType, "DML_MULTIHEAD_ATTENTION_MASK_TYPE_")
 ]
 
 
@@ -164,7 +165,7 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
     scale: Float
     mask_filter_value: Float = -10000.0
     head_count: UInt
-    mask_type: MaskType = MultiheadAttentionMaskType.NONE
+    mask_type: MaskType = default(MultiheadAttentionMaskType.NONE)
 
     in_jax = "jax.nn.dot_product_attention"
     moves_words = False
@@ -247,7 +248,7 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     mask_filter_value: Float = -10000.0
     query_head_count: UInt
     key_value_head_count: UInt
-    mask_type: MaskType = MultiheadAttentionMaskType.NONE
+    mask_type: MaskType = default(MultiheadAttentionMaskType.NONE)
 
     in_jax = "jax.nn.dot_product_attention"
     moves_words = False

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.arguments.exact_scalars import as_number
 from ..core.arguments.kinds import Data, Number, OutSharding, attribute, fill_in
@@ -33,12 +32,11 @@ from ..core.structs.feature_level_tables import (
     UP_TO_32_BITS,
     levels,
 )
+from ..core.structs.field_types import Named
 from ..core.structs.fields import Float, Input, Ints, Output, named
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
-from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor_desc import TensorDesc
 from ..operations.pad import pad_with_copies, pad_with_value
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
@@ -179,7 +177,7 @@ def _below(level: str, mode: PaddingMode) -> tuple[str, Rule]:
     return level, custom(name, text, lambda x: f"it is {mode.name}" if x["padding_mode"] == mode else None)
 
 
-ModeField = Annotated[PaddingMode, named(PaddingMode, "DML_PADDING_MODE_")]
+ModeField = Annotated[Named[PaddingMode], named(PaddingMode, "DML_PADDING_MODE_")]
 
 
 class PaddingDesc(OperatorDesc):
@@ -225,17 +223,6 @@ class PaddingDesc(OperatorDesc):
         _below("6_4", PaddingMode.WRAP),
         _below("3_0", PaddingMode.SYMMETRIC),
     )
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        padding_mode: PaddingMode | str | int,
-        padding_value: float,
-        start_padding: Sequence[int],
-        end_padding: Sequence[int],
-    ):
-        set_fields(self, input, output, padding_mode, padding_value, start_padding, end_padding)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _run(self, input, truncated(self.padding_value, self.input.data_type))
@@ -283,20 +270,6 @@ class Padding1Desc(OperatorDesc):
         ENOUGH,
     )
     lifted = (_below("6_4", PaddingMode.WRAP),)
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        padding_mode: PaddingMode | str | int,
-        padding_value_data_type: DataTypeLike,
-        padding_value: float | np.number,
-        start_padding: Sequence[int],
-        end_padding: Sequence[int],
-    ):
-        set_fields(
-            self, input, output, padding_mode, padding_value_data_type, padding_value, start_padding, end_padding
-        )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _run(self, input, scalar_of(self.padding_value, self.padding_value_data_type))

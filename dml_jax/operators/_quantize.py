@@ -10,6 +10,7 @@ import jax
 
 from ..core.rules import Law, Operands, Rule, custom, same_sizes
 from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support
+from ..core.structs.field_types import Named, Row
 from ..core.structs.fields import INPUT, Input, Output, counted_by, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
@@ -29,8 +30,8 @@ class QuantizationType(enum.IntEnum):
     SCALE_ZERO_POINT = 2
 
 
-FieldType = Annotated[QuantizationType, named(QuantizationType, "DML_QUANTIZATION_TYPE_")]
-FieldTensors = Annotated[tuple[TensorDesc, ...], counted_by("QuantizationTensorCount", INPUT, "TensorDesc")]
+FieldType = Annotated[Named[QuantizationType], named(QuantizationType, "DML_QUANTIZATION_TYPE_")]
+FieldTensors = Annotated[Row[TensorDesc], counted_by("QuantizationTensorCount", INPUT, "TensorDesc")]
 
 _SMALL = (*BYTES, DataType.INT4, DataType.UINT4)
 

@@ -22,11 +22,11 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, representable, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import RANK_4, RANKS_1_TO_8, levels
+from ..core.structs.field_types import Named
 from ..core.structs.fields import Input, OptionalOutput, Output, named
-from ..core.structs.operator_desc import OneOrSeveralOutputs, set_fields
+from ..core.structs.operator_desc import OneOrSeveralOutputs
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 
 __all__ = ["RandomGeneratorDesc", "RandomGeneratorType", "random_bits"]
@@ -171,7 +171,7 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
     input_state: Input
     output: Output
     output_state: OptionalOutput
-    type: Annotated[RandomGeneratorType, named(RandomGeneratorType, "DML_RANDOM_GENERATOR_TYPE_")]
+    type: Annotated[Named[RandomGeneratorType], named(RandomGeneratorType, "DML_RANDOM_GENERATOR_TYPE_")]
 
     moves_words = False
     support = levels(("4_0", RANKS_1_TO_8, (DataType.UINT32,)), ("3_0", RANK_4, (DataType.UINT32,)), of="input_state")
@@ -179,15 +179,6 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
         sizes_follow("input_state", lambda x: right_aligned(_STATE, len(x["input_state"].sizes)), "(..., 1, 6)"),
         if_given("output_state", same_sizes("output_state", "input_state")),
     )
-
-    def __init__(
-        self,
-        input_state: TensorDesc,
-        output: TensorDesc,
-        output_state: TensorDesc | None,
-        type: str | int,
-    ):
-        set_fields(self, input_state, output, output_state, type)
 
     def compute_checked(self, input_state: jax.Array) -> Any:
         bits, state = random_bits(input_state.reshape(_STATE), self.output.sizes)

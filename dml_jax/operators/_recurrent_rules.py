@@ -11,6 +11,7 @@ import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, sizes_follow
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
+from ..core.structs.field_types import Named
 from ..core.structs.fields import named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
@@ -27,7 +28,7 @@ class RecurrentNetworkDirection(enum.IntEnum):
 
 
 FieldDirection = Annotated[
-    RecurrentNetworkDirection, named(RecurrentNetworkDirection, "DML_RECURRENT_NETWORK_DIRECTION_")
+    Named[RecurrentNetworkDirection], named(RecurrentNetworkDirection, "DML_RECURRENT_NETWORK_DIRECTION_")
 ]
 # Per direction of the network, one or two: whether it runs from the last step to the first.
 BACKWARD = {"forward": (False,), "backward": (True,), "bidirectional": (False, True)}

@@ -26,10 +26,10 @@ from ..core.structs.feature_level_tables import (
     UP_TO_32_BITS,
     Support,
 )
+from ..core.structs.field_types import Named
 from ..core.structs.fields import Axes, Input, Output, named
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..operations.min_max import End, extreme, place_of_extreme
 from ..operations.sum_prod_norm import total
@@ -55,7 +55,7 @@ class ReduceFunction(enum.IntEnum):
     SUM_SQUARE = 11
 
 
-FieldFunction = Annotated[ReduceFunction, named(ReduceFunction, "DML_REDUCE_FUNCTION_")]
+FieldFunction = Annotated[Named[ReduceFunction], named(ReduceFunction, "DML_REDUCE_FUNCTION_")]
 Name = Literal[
     "argmax", "argmin", "average", "l1", "l2", "log_sum", "log_sum_exp", "max", "min", "multiply", "sum", "sum_square"
 ]
@@ -307,15 +307,6 @@ class ReduceDesc(OperatorDesc):
             Law("output", "data_type", _type_made),
         ),
     )
-
-    def __init__(
-        self,
-        function: ReduceFunction | str | int,
-        input: TensorDesc,
-        output: TensorDesc,
-        axes: Sequence[int],
-    ):
-        set_fields(self, function, input, output, axes)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         name: Any = self.function.name.lower()

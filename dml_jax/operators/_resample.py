@@ -26,10 +26,10 @@ from ..core.structs.enumerations import (
     mode_of,
 )
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.field_types import Row
 from ..core.structs.fields import FLOAT, Bool, Input, Output, counted_by
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor_desc import TensorDesc
 from ..operations.interpolation_coordinates import exact_positions, source_coordinates
 from ..operations.interpolation_weights import Kernel, ResampleMode
 from ..operations.separable_interpolation import Interpolation, interpolate
@@ -340,19 +340,10 @@ class ResampleDesc(OperatorDesc):
     input: Input
     output: Output
     interpolation_mode: FieldMode
-    scales: Annotated[tuple[float, ...], counted_by("ScaleCount", FLOAT)]
+    scales: Annotated[Row[float], counted_by("ScaleCount", FLOAT)]
 
     support = _since("2_0")
     constraints = (SCALES, POSITIVE)
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        interpolation_mode: InterpolationMode | str | int,
-        scales: Sequence[float],
-    ):
-        set_fields(self, input, output, interpolation_mode, scales)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return resample(input, self.output.sizes, self.scales, mode=mode_of(self.interpolation_mode))
@@ -382,23 +373,12 @@ class Resample1Desc(OperatorDesc):
     input: Input
     output: Output
     interpolation_mode: FieldMode
-    scales: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
-    input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
-    output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    scales: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    input_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    output_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
 
     support = _since("2_1")
     constraints = STRUCT_LAW
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        interpolation_mode: InterpolationMode | str | int,
-        scales: Sequence[float],
-        input_pixel_offsets: Sequence[float],
-        output_pixel_offsets: Sequence[float],
-    ):
-        set_fields(self, input, output, interpolation_mode, scales, input_pixel_offsets, output_pixel_offsets)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _with_offsets(self, input)
@@ -433,25 +413,12 @@ class Resample2Desc(OperatorDesc):
     output: Output
     interpolation_mode: FieldMode
     rounding_direction: FieldDirection
-    scales: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
-    input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
-    output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    scales: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    input_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    output_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
 
     support = levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS))
     constraints = STRUCT_LAW
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        interpolation_mode: InterpolationMode | str | int,
-        rounding_direction: AxisDirection | str | int,
-        scales: Sequence[float],
-        input_pixel_offsets: Sequence[float],
-        output_pixel_offsets: Sequence[float],
-    ):
-        offsets = (input_pixel_offsets, output_pixel_offsets)
-        set_fields(self, input, output, interpolation_mode, rounding_direction, scales, *offsets)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _with_offsets(self, input, self.rounding_direction)
@@ -486,27 +453,13 @@ class Resample3Desc(OperatorDesc):
     output: Output
     interpolation_mode: FieldMode
     rounding_direction: FieldDirection
-    scales: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
-    input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
-    output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    scales: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    input_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    output_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
     antialiased: Bool
 
     support = levels(("6_4", _RANKS, _BYTES))
     constraints = (*STRUCT_LAW, UNFILTERED)
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        interpolation_mode: InterpolationMode | str | int,
-        rounding_direction: AxisDirection | str | int,
-        scales: Sequence[float],
-        input_pixel_offsets: Sequence[float],
-        output_pixel_offsets: Sequence[float],
-        antialiased: bool,
-    ):
-        offsets = (input_pixel_offsets, output_pixel_offsets)
-        set_fields(self, input, output, interpolation_mode, rounding_direction, scales, *offsets, antialiased)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _with_offsets(self, input, self.rounding_direction)

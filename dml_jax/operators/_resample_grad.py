@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -12,20 +11,19 @@ from ..core.structs.enumerations import (
     AxisDirection,
     FieldDirection,
     FieldMode,
-    InterpolationMode,
     direction_of,
     mode_of,
 )
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.field_types import Row
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..operations.programs.primitive import transposed
 from ._resample import resample, struct_law
 
 __all__ = ["ResampleGrad1Desc", "ResampleGradDesc"]
 
-Numbers = Annotated[tuple[float, ...], counted_by("DimensionCount", FLOAT)]
+Numbers = Annotated[Row[float], counted_by("DimensionCount", FLOAT)]
 LAW = struct_law("output_gradient")
 RANKS = range(1, 5)
 
@@ -81,18 +79,6 @@ class ResampleGradDesc(OperatorDesc):
     support = levels(("5_1", RANKS, FLOATS), ("3_0", RANK_4, FLOATS), of="input_gradient")
     constraints = LAW
 
-    def __init__(
-        self,
-        input_gradient: TensorDesc,
-        output_gradient: TensorDesc,
-        interpolation_mode: InterpolationMode | str | int,
-        scales: Sequence[float],
-        input_pixel_offsets: Sequence[float],
-        output_pixel_offsets: Sequence[float],
-    ):
-        offsets = (input_pixel_offsets, output_pixel_offsets)
-        set_fields(self, input_gradient, output_gradient, interpolation_mode, scales, *offsets)
-
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
         return _transpose_resample(self, input_gradient)
 
@@ -133,19 +119,6 @@ class ResampleGrad1Desc(OperatorDesc):
     moves_words = False
     support = levels(("5_1", RANKS, FLOATS), of="input_gradient")
     constraints = LAW
-
-    def __init__(
-        self,
-        input_gradient: TensorDesc,
-        output_gradient: TensorDesc,
-        interpolation_mode: InterpolationMode | str | int,
-        rounding_direction: AxisDirection | str | int,
-        scales: Sequence[float],
-        input_pixel_offsets: Sequence[float],
-        output_pixel_offsets: Sequence[float],
-    ):
-        offsets = (input_pixel_offsets, output_pixel_offsets)
-        set_fields(self, input_gradient, output_gradient, interpolation_mode, rounding_direction, scales, *offsets)
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
         return _transpose_resample(self, input_gradient, self.rounding_direction)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -25,8 +24,7 @@ from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation
 from ..core.structs.feature_level import NEWEST
 from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import RNN, recurrent_layer
 from ._recurrent_rules import (
     BACKWARD,
@@ -204,22 +202,6 @@ class RnnDesc(OperatorDesc[Any]):
     moves_words = False
     support = LEVELS
     constraints = struct_rules(RNN)
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        weight: TensorDesc,
-        recurrence: TensorDesc,
-        bias: TensorDesc | None,
-        hidden_init: TensorDesc | None,
-        sequence_lengths: TensorDesc | None,
-        output_sequence: TensorDesc | None,
-        output_single: TensorDesc | None,
-        activation_descs: Sequence[Activation],
-        direction: RecurrentNetworkDirection | str | int,
-    ):
-        tensors = (input, weight, recurrence, bias, hidden_init, sequence_lengths, output_sequence, output_single)
-        set_fields(self, *tensors, activation_descs, direction)
 
     def compute_checked(self, **arrays: jax.Array | None) -> Any:
         return compute_layer(self, RNN, arrays)

@@ -14,6 +14,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
+from ..core.structs.field_types import Row
 from ..core.structs.fields import INT, Input, Ints, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
@@ -188,7 +189,7 @@ class Slice1Desc(OperatorDesc):
     output: Output
     input_window_offsets: Ints
     input_window_sizes: Ints
-    input_window_strides: Annotated[tuple[int, ...], counted_by("DimensionCount", INT)]
+    input_window_strides: Annotated[Row[int], counted_by("DimensionCount", INT)]
 
     support = levels(*_TABLE)
     constraints = (

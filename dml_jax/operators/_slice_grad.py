@@ -14,6 +14,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
+from ..core.structs.field_types import Row
 from ..core.structs.fields import INT, Input, Ints, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.data_movement import move_elements
@@ -129,7 +130,7 @@ class SliceGradDesc(OperatorDesc):
     output_gradient: Output
     input_window_offsets: Ints
     input_window_sizes: Ints
-    input_window_strides: Annotated[tuple[int, ...], counted_by("DimensionCount", INT)]
+    input_window_strides: Annotated[Row[int], counted_by("DimensionCount", INT)]
 
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),

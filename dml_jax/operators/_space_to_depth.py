@@ -8,8 +8,7 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, custom, sizes_follow
 from ..core.structs.fields import Input, Output, UInt
-from ..core.structs.operator_desc import OperatorDesc, set_fields
-from ..core.tensors.tensor_desc import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ._depth_space_rules import (
     SHARED,
     SINCE_1_0,
@@ -152,9 +151,6 @@ class SpaceToDepth1Desc(OperatorDesc):
 
     support = SINCE_2_1
     constraints = STRUCT_RULES
-
-    def __init__(self, input: TensorDesc, output: TensorDesc, block_size: int, order: DepthSpaceOrder | str):
-        set_fields(self, input, output, block_size, order)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return run_in_memory_format(self, space_to_depth, input)

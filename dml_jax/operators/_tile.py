@@ -13,6 +13,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
+from ..core.structs.field_types import Row
 from ..core.structs.fields import Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.tile import repeat_whole
@@ -88,7 +89,7 @@ class TileDesc(OperatorDesc):
 
     input: Input
     output: Output
-    repeats: Annotated[tuple[int, ...], counted_by("RepeatsCount")]
+    repeats: Annotated[Row[int], counted_by("RepeatsCount")]
 
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),

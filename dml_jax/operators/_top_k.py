@@ -12,10 +12,10 @@ from ..core.arguments.operator import operator
 from ..core.indices.axes import along_axis
 from ..core.rules import Operands, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.enumerations import DirectionName, FieldDirection, direction_of
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output, UInt
-from ..core.structs.operator_desc import SeveralOutputs, set_fields
+from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
@@ -218,17 +218,6 @@ class TopK1Desc(SeveralOutputs):
     moves_words = False
     support = _SINCE_2_1
     constraints = _STRUCT_RULES
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output_value: TensorDesc,
-        output_index: TensorDesc,
-        axis: int,
-        k: int,
-        axis_direction: AxisDirection | str | int,
-    ):
-        set_fields(self, input, output_value, output_index, axis, k, axis_direction)
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
         direction = direction_of(self.axis_direction)

@@ -24,6 +24,7 @@ from ..core.structs.feature_level_tables import (
     Support,
     levels,
 )
+from ..core.structs.field_types import Named
 from ..core.structs.fields import Float, named
 from ..core.structs.scalar import truncated
 from ..core.tensors.data_type import DataType
@@ -87,8 +88,8 @@ def _tests(level: str, output: tuple[DataType, ...]) -> tuple[Support, ...]:
 
 # The rows.
 
-_Infinities = Annotated[IsInfinityMode, named(IsInfinityMode, "DML_IS_INFINITY_MODE_")]
-_Rounding = Annotated[RoundingMode, named(RoundingMode, "DML_ROUNDING_MODE_")]
+_Infinities = Annotated[Named[IsInfinityMode], named(IsInfinityMode, "DML_IS_INFINITY_MODE_")]
+_Rounding = Annotated[Named[RoundingMode], named(RoundingMode, "DML_ROUNDING_MODE_")]
 _scaled = partial(Row, has_scale_bias=True, in_place=("input",))
 
 

@@ -14,9 +14,8 @@ from ..core.sharding import Dims
 from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
 from ..core.structs.fields import Input, Output
-from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import Size2D
-from ..core.tensors.tensor_desc import TensorDesc
 from ..operations.interpolation_coordinates import source_coordinates
 from ..operations.interpolation_weights import linear_interpolation
 from ..operations.separable_interpolation import interpolate, repeat
@@ -173,15 +172,6 @@ class Upsample2DDesc(OperatorDesc):
             "output", _struct_output_sizes, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"
         ),
     )
-
-    def __init__(
-        self,
-        input: TensorDesc,
-        output: TensorDesc,
-        scale_size: Sequence[int],
-        interpolation_mode: InterpolationMode | str | int,
-    ):
-        set_fields(self, input, output, scale_size, interpolation_mode)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         size = self.scale_size

@@ -14,6 +14,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
 from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
+from ..core.structs.field_types import Row
 from ..core.structs.fields import FLOAT, Float, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
@@ -112,7 +113,7 @@ class ValueScale2DDesc(OperatorDesc):
     input: Input
     output: Output
     scale: Float
-    bias: Annotated[tuple[float, ...], counted_by("ChannelCount", FLOAT)]
+    bias: Annotated[Row[float], counted_by("ChannelCount", FLOAT)]
 
     operator_type = "VALUE_SCALE_2D"
     support = levels(("1_0", RANK_4, FLOATS))

@@ -14,6 +14,7 @@ from ..rules import Fact, Operands, Rule, custom
 from .activation import Activation
 from .activation_table import ACTIVATIONS, field_of
 from .feature_level import FeatureLevel
+from .field_types import Row
 from .fields import Field, counted_by
 from .struct_rules import different_dimensions
 
@@ -53,7 +54,7 @@ _ONE = Field("activation", as_activation, _from_json, _to_json, help="an `Activa
 _EACH = counted_by("ActivationDescCount", _ONE, "Activation")
 # The fields of structs.
 Fused = Annotated[Activation | None, replace(_ONE, is_optional=True)]
-FusedEach = Annotated[tuple[Activation, ...], _EACH]
+FusedEach = Annotated[Row[Activation], _EACH]
 # The arguments of functions.
 Fusion = Annotated[Activation, attribute(as_activation, shown="Activation")]
 Fusions = Annotated[Sequence[Activation], attribute(_EACH.read, shown="Sequence[Activation]")]

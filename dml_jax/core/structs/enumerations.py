@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ...errors import DataTypeError
 from ...operations.values.bit_exact import is_key
 from ..rules import Operands, Rule, one_of
+from .field_types import Named
 from .fields import named
 
 
@@ -21,7 +22,7 @@ class AxisDirection(enum.IntEnum):
 
 
 DirectionName = Literal["increasing", "decreasing"]
-FieldDirection = Annotated[AxisDirection, named(AxisDirection, "DML_AXIS_DIRECTION_")]
+FieldDirection = Annotated[Named[AxisDirection], named(AxisDirection, "DML_AXIS_DIRECTION_")]
 
 
 def direction_of(direction: AxisDirection) -> DirectionName:
@@ -37,7 +38,7 @@ class InterpolationMode(enum.IntEnum):
 
 
 Mode = Literal["nearest", "linear"]
-FieldMode = Annotated[InterpolationMode, named(InterpolationMode, "DML_INTERPOLATION_MODE_")]
+FieldMode = Annotated[Named[InterpolationMode], named(InterpolationMode, "DML_INTERPOLATION_MODE_")]
 
 MODE = one_of("mode", ("nearest", "linear"))
 

@@ -3,7 +3,7 @@
 class Slice1Desc(OperatorDesc):
     input: Input
     output: Output
-    input_window_offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_offsets: Annotated[Row[int], counted_by("DimensionCount")]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...errors import ConstraintError, DataTypeError, Faults, describe, hint, me
 from ..arguments.static_values import as_flag, as_int, as_real, as_row
 from ..tensors.tensor_desc import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json
+from .field_types import Row
 
 Reader = Callable[[str, str, Any], Any]
 _ABBREVIATIONS = {"roi": "ROI"}
@@ -151,10 +152,10 @@ Input = Annotated[TensorDesc, INPUT]
 IndexInput = Annotated[TensorDesc, replace(INPUT, is_index=True)]
 OptionalInput = Annotated[TensorDesc | None, replace(INPUT, is_optional=True)]
 OptionalIndexInput = Annotated[TensorDesc | None, replace(INPUT, is_index=True, is_optional=True)]
-Inputs = Annotated[tuple[TensorDesc, ...], _array_of(INPUT, "TensorDesc", "InputCount")]
+Inputs = Annotated[Row[TensorDesc], _array_of(INPUT, "TensorDesc", "InputCount")]
 Output = Annotated[TensorDesc, _OUTPUT]
 OptionalOutput = Annotated[TensorDesc | None, replace(_OUTPUT, is_optional=True)]
-Outputs = Annotated[tuple[TensorDesc, ...], _array_of(_OUTPUT, "TensorDesc", "OutputCount")]
+Outputs = Annotated[Row[TensorDesc], _array_of(_OUTPUT, "TensorDesc", "OutputCount")]
 
 
 # Numbers.
@@ -196,9 +197,9 @@ def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
     return _array_of(of, what or ("integers" if of is not FLOAT else "real numbers"), count)
 
 
-Ints = Annotated[tuple[int, ...], counted_by("DimensionCount")]
+Ints = Annotated[Row[int], counted_by("DimensionCount")]
 Axis = Annotated[UInt, "in [0, DimensionCount)."]
-Axes = Annotated[tuple[int, ...], counted_by("AxisCount"), "different dimensions, one at least."]
+Axes = Annotated[Row[int], counted_by("AxisCount"), "different dimensions, one at least."]
 
 # Enumerations.
 

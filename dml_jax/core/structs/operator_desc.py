@@ -272,12 +272,5 @@ else:
     SeveralOutputs = OneOrSeveralOutputs = OperatorDesc
 
 
-def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:
-    """Sets and checks fields, for constructors that take more types than the fields keep, such as names of enums."""
-    for name, value in zip(desc.field_names(), values, strict=True):
-        object.__setattr__(desc, name, value)
-    desc.__post_init__()
-
-
 # DirectML's words for the properties of a tensor, which rules use.
 VOCABULARY = {"sizes": "Sizes", "rank": "DimensionCount", "dtype": "DataType", "strides": "Strides", "flags": "Flags"}

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, describe, message
 from ..arguments.static_values import Real, TypedNumber
-from ..tensors.data_type import DataType
+from ..tensors.data_type import DataType, DataTypeLike
+from .field_types import Converted
 from .fields import Field, named, number_from_json, number_to_json
 
 # The members of DML_SCALAR_UNION that are numbers.
@@ -64,12 +65,12 @@ def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
 
 
 ScalarType = Annotated[
-    DataType,
+    Converted[DataType, DataTypeLike],
     replace(_TYPE_NAME, read=_as_scalar_type),
     "that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.",
 ]
 Scalar = Annotated[
-    Any,
+    Converted[Any, float | np.number[Any]],
     Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json),
     "a number of that type; one of NumPy of as many bits stands for its bits.",
 ]

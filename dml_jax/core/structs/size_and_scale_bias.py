@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from ...errors import ConstraintError, DataTypeError, Faults, describe, message
 from ..json_fields import refuse_unknown
+from .field_types import Converted
 from .fields import FLOAT, UINT, Field
 
 
@@ -55,6 +56,10 @@ def _small_struct(cls: type, number: Field, kind: str, *, is_optional: bool = Fa
     return Field(kind, read, from_json, to_json, is_optional=is_optional)
 
 
-Size2D = Annotated[Size, _small_struct(Size, UINT, "size 2d")]
+Size2D = Annotated[Converted[Size, Size | Sequence[int]], _small_struct(Size, UINT, "size 2d")]
 SCALE_BIAS = _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)
-ScaleBias = Annotated[ScaleAndBias | None, SCALE_BIAS, "a pair of numbers, for input * scale + bias; or None."]
+ScaleBias = Annotated[
+    Converted[ScaleAndBias | None, ScaleAndBias | tuple[float, float] | None],
+    SCALE_BIAS,
+    "a pair of numbers, for input * scale + bias; or None.",
+]

@@ -51,12 +51,9 @@ class AdamOptimizerDesc(SeveralOutputs):
     Each output may be bound to the buffer of an input that is described alike.
 
     Args:
-      input_parameters: any sizes.
       input_first_moment: the sizes of `input_parameters`; zeros before the first step.
       input_second_moment: as `input_first_moment`.
-      gradient: the sizes of `input_parameters`.
       training_step: the step, counted from 1; UINT32, one element.
-      output_parameters: the sizes of `input_parameters`.
       output_first_moment: the same: beta1 of the old one, and 1 - beta1 of the gradient.
       output_second_moment: the same: beta2 of the old one, and 1 - beta2 of the square of the gradient.
       learning_rate: how far a parameter moves where all gradients were the same.

@@ -88,8 +88,6 @@ class ElementWiseAddDesc(OperatorDesc):
 
     Args:
       a: any sizes, often broadcast by strides of 0.
-      b: the sizes of `a`.
-      output: the sizes of `a`.
 
     Example:
       >>> import numpy as np
@@ -127,9 +125,6 @@ class ElementWiseAdd1Desc(OperatorDesc):
 
     Args:
       a: any sizes, often broadcast by strides of 0.
-      b: the sizes of `a`.
-      output: the sizes of `a`.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np

@@ -53,7 +53,6 @@ class ArgmaxDesc(_PlaceDesc):
     """DML_ARGMAX_OPERATOR_DESC: finds the index of the greatest element along some dimensions.
 
     Args:
-      input: any sizes.
       output: the sizes of `input`, but 1 along `axes`; of a type of indices.
       axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
       axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
@@ -77,7 +76,6 @@ class ArgminDesc(_PlaceDesc):
     """DML_ARGMIN_OPERATOR_DESC: finds the index of the least element along some dimensions.
 
     Args:
-      input: any sizes.
       output: the sizes of `input`, but 1 along `axes`; of a type of indices.
       axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
       axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.

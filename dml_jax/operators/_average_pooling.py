@@ -12,13 +12,13 @@ from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
-from ..core.structs.fields import Bool, Input, Ints, Output
+from ..core.structs.fields import Bool
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
-from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import PerWindow, sliding
+from ._pooling_rules import Image, Pooled, dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._sliding_windows import Dilations, EndPadding, PerWindow, StartPadding, Strides, WindowSize, sliding
 
 __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 
@@ -106,12 +106,6 @@ class AveragePoolingDesc(OperatorDesc):
     """DML_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
       include_padding: whether padding counts, as zeros.
 
     Example:
@@ -124,12 +118,12 @@ class AveragePoolingDesc(OperatorDesc):
       Array([5.25, 4.5 ], dtype=float32)
     """
 
-    input: Input
-    output: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
+    input: Image
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
     include_padding: Bool
 
     moves_words = False
@@ -144,13 +138,6 @@ class AveragePooling1Desc(OperatorDesc):
     """DML_AVERAGE_POOLING1_OPERATOR_DESC: makes the mean of each dilated window.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
-      dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts, as zeros.
 
     Example:
@@ -167,13 +154,13 @@ class AveragePooling1Desc(OperatorDesc):
       window spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Input
-    output: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
-    dilations: Ints
+    input: Image
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+    dilations: Dilations
     include_padding: Bool
 
     moves_words = False

@@ -7,11 +7,11 @@ import jax
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
 from ..core.structs.activation_fusion import Fused
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, levels
-from ..core.structs.fields import Bool, Float, Input, OptionalInput, Output
+from ..core.structs.fields import Bool, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
 from ..operations.values.accumulation_types import narrow_apart
-from ._normalization_formulas import axes_of, moments, normalize, widened
+from ._normalization_formulas import Epsilon, axes_of, moments, normalize, widened
 
 __all__ = ["BatchNormalizationDesc", "BatchNormalizationTrainingDesc"]
 
@@ -32,16 +32,12 @@ class BatchNormalizationDesc(OperatorDesc):
     """DML_BATCH_NORMALIZATION_OPERATOR_DESC: subtracts a mean, divides by a deviation, scales, and adds a bias.
 
     Args:
-      input: any sizes.
       mean: of each dimension 1 or the size of `input`.
       variance: as `mean`, with sizes of its own.
       scale: as `mean`.
       bias: as `mean`.
-      output: the sizes of `input`.
       spatial: without effect; below feature level 4_0, False asks for the last two sizes of `input` in `mean` and
         `variance`.
-      epsilon: a number that is added to the variance.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np
@@ -63,7 +59,7 @@ class BatchNormalizationDesc(OperatorDesc):
     bias: Input
     output: Output
     spatial: Bool
-    epsilon: Float
+    epsilon: Epsilon
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, None, mean, variance, epsilon) * scale + bias"
@@ -89,15 +85,8 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
     """DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC: BATCH_NORMALIZATION by the mean and the variance of the input.
 
     Args:
-      input: any sizes.
       scale: of each dimension 1 or the size of `input`; the mean and the variance are along the dimensions of 1.
-      bias: the sizes of `scale`.
       fused_add: the sizes of `input`, or None; it is added before the activation.
-      output: the sizes of `input`.
-      output_mean: the sizes of `scale`.
-      output_variance: the sizes of `scale`.
-      epsilon: a number that is added to the variance.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np
@@ -122,7 +111,7 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
     output: Output
     output_mean: Output
     output_variance: Output
-    epsilon: Float
+    epsilon: Epsilon
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias + fused_add"

@@ -88,14 +88,9 @@ class BatchNormalizationGradDesc(_GradientsDesc):
     """DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION, by a mean and a variance.
 
     Args:
-      input: any sizes.
       input_gradient: the gradient of the output of BATCH_NORMALIZATION, of the sizes of `input`.
       mean: of each dimension 1 or the size of `input`; along those of 1, gradients are added up.
-      variance: the sizes of `mean`.
-      scale: the sizes of `mean`.
       output_gradient: the gradient of `input`, of its sizes.
-      output_scale_gradient: the sizes of `mean`.
-      output_bias_gradient: the sizes of `mean`.
       epsilon: a number that is added to the variance.
 
     Example:
@@ -120,14 +115,10 @@ class BatchNormalizationTrainingGradDesc(_GradientsDesc):
     """DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION_TRAINING.
 
     Args:
-      input: any sizes.
       input_gradient: the gradient of the output of BATCH_NORMALIZATION_TRAINING, of the sizes of `input`.
       mean: that operator's mean; of each dimension 1 or the size of `input`.
       variance: that operator's variance, of the sizes of `mean`.
-      scale: the sizes of `mean`.
       output_gradient: the gradient of `input`, of its sizes.
-      output_scale_gradient: the sizes of `mean`.
-      output_bias_gradient: the sizes of `mean`.
       epsilon: a number that is added to the variance.
 
     Example:

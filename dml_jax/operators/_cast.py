@@ -148,7 +148,6 @@ class CastDesc(OperatorDesc):
     """DML_CAST_OPERATOR_DESC: converts numbers to the data type of `output`.
 
     Args:
-      input: any sizes.
       output: the sizes of `input`, and any data type.
 
     Example:

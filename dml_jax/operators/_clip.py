@@ -118,9 +118,6 @@ class ElementWiseClipDesc(OperatorDesc):
     The output may be bound to the buffer of `input` if both tensors are described alike.
 
     Args:
-      input: any sizes.
-      output: the sizes of `input`.
-      scale_bias: a pair of numbers, for input * scale + bias; or None.
       min: a number; of integers its whole part counts, or the nearest one.
       max: as `min`; where it is less than `min`, the output is `max`.
 
@@ -158,11 +155,6 @@ class ElementWiseClip1Desc(OperatorDesc):
     The output may be bound to the buffer of `input` if both tensors are described alike.
 
     Args:
-      input: any sizes.
-      output: the sizes of `input`.
-      scale_bias: a pair of numbers, for input * scale + bias; or None.
-      min_max_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
-      min: a number of that type; one of NumPy of as many bits stands for its bits.
       max: as `min`; where it is less than `min`, the output is `min`.
 
     Example:

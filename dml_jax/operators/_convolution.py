@@ -59,6 +59,9 @@ class ConvolutionDirection(enum.IntEnum):
 
 FieldMode = Annotated[Named[ConvolutionMode], named(ConvolutionMode, "DML_CONVOLUTION_MODE_")]
 FieldDirection = Annotated[Named[ConvolutionDirection], named(ConvolutionDirection, "DML_CONVOLUTION_DIRECTION_")]
+Strides = Annotated[Ints, "distance from a place of the filter to the next one, per spatial dimension; at least 1."]
+Dilations = Annotated[Ints, "elements from one of the filter to its next one; at least 1."]
+GroupCount = Annotated[UInt, "how many groups of channels there are; at least 1."]
 
 # The least number of each attribute per spatial dimension, which is its default.
 LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
@@ -371,15 +374,10 @@ class ConvolutionDesc(OperatorDesc):
       filter: forward (O, C / group_count, spatial sizes), backward (C, O / group_count, spatial sizes).
       bias: (1, O, 1, ...), or None.
       output: (N, O, spatial sizes): those of `convolution`.
-      mode: a `ConvolutionMode`, or its DirectML name in full or as suffix.
       direction: a `ConvolutionDirection`, named as `mode` is.
-      strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
-      dilations: elements from one of the filter to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
       end_padding: zeros after it.
       output_padding: zeros that are appended to the sums, before the bias.
-      group_count: how many groups of channels there are; at least 1.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np
@@ -396,12 +394,12 @@ class ConvolutionDesc(OperatorDesc):
     output: Output
     mode: FieldMode
     direction: FieldDirection
-    strides: Ints
-    dilations: Ints
+    strides: Strides
+    dilations: Dilations
     start_padding: Ints
     end_padding: Ints
     output_padding: Ints
-    group_count: UInt = 1
+    group_count: GroupCount = 1
     fused_activation: Fused = None
 
     support = levels(

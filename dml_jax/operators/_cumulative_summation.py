@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.structs.enumerations import DirectionName, FieldDirection, direction_of
-from ..core.structs.fields import Bool, Input, Output, UInt
+from ..core.structs.fields import Axis, Bool, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.cumulative import SUMMATION, accumulate
 from ._cumulative_rules import RULES, STRUCT_RULES, dims_of, since
@@ -66,10 +66,6 @@ class CumulativeSummationDesc(OperatorDesc):
     The output may be bound to the buffer of `input` if both tensors are described alike.
 
     Args:
-      input: any sizes.
-      output: the sizes of `input`.
-      axis: in [0, DimensionCount).
-      axis_direction: an `AxisDirection`, or its DirectML name in full or as suffix.
       has_exclusive_sum: whether each sum ends before the element itself.
 
     Example:
@@ -83,7 +79,7 @@ class CumulativeSummationDesc(OperatorDesc):
 
     input: Input
     output: Output
-    axis: UInt
+    axis: Axis
     axis_direction: FieldDirection
     has_exclusive_sum: Bool
 

@@ -14,7 +14,7 @@ from ..core.rules import Operands, Rule, at_least, custom, minimum_rank, one_of
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.structs.field_types import Named
-from ..core.structs.fields import named
+from ..core.structs.fields import UInt, named
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, hint, message
 from ..operations.depth_space import Blocks, rearrange
@@ -53,7 +53,13 @@ def _as_order(operator: str, name: str, order: Any) -> DepthSpaceOrder:
 
 
 Order = Annotated[DepthSpaceOrder | OrderName, attribute(_as_order, *ORDERS, shown="DepthSpaceOrder | str")]
-FieldOrder = Annotated[Named[DepthSpaceOrder], named(DepthSpaceOrder, "DML_DEPTH_SPACE_ORDER_", ORDERS)]
+# Fields of structs.
+FieldOrder = Annotated[
+    Named[DepthSpaceOrder],
+    named(DepthSpaceOrder, "DML_DEPTH_SPACE_ORDER_", ORDERS),
+    'a `DepthSpaceOrder`, or its name: DirectML\'s, in full or as suffix, or ONNX\'s, "DCR" or "CRD".',
+]
+BlockSize = Annotated[UInt, "at least 1."]
 
 # The newest first, as DirectML's reference prints them.
 _ROWS = (("5_0", RANK_4, ALL_TYPES), ("2_1", RANK_4, UP_TO_32_BITS))

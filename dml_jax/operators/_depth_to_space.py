@@ -7,12 +7,13 @@ import jax
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, sizes_follow
-from ..core.structs.fields import Input, Output, UInt
+from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ._depth_space_rules import (
     SHARED,
     SINCE_1_0,
     SINCE_2_1,
+    BlockSize,
     DataFormat,
     DepthSpaceOrder,
     FieldOrder,
@@ -99,7 +100,6 @@ class DepthToSpaceDesc(OperatorDesc):
     Args:
       input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
       output: (N, C / block_size**2, H * block_size, W * block_size).
-      block_size: at least 1.
 
     Example:
       >>> import numpy as np
@@ -114,7 +114,7 @@ class DepthToSpaceDesc(OperatorDesc):
 
     input: Input
     output: Output
-    block_size: UInt
+    block_size: BlockSize
 
     support = SINCE_1_0
     constraints = STRUCT_RULES
@@ -129,8 +129,6 @@ class DepthToSpace1Desc(OperatorDesc):
     Args:
       input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
       output: (N, C / block_size**2, H * block_size, W * block_size).
-      block_size: at least 1.
-      order: a `DepthSpaceOrder`, or its name: DirectML's, in full or as suffix, or ONNX's, "DCR" or "CRD".
 
     Example:
       >>> import numpy as np
@@ -146,7 +144,7 @@ class DepthToSpace1Desc(OperatorDesc):
 
     input: Input
     output: Output
-    block_size: UInt
+    block_size: BlockSize
     order: FieldOrder
 
     support = SINCE_2_1

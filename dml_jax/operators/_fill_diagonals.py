@@ -67,8 +67,6 @@ class DiagonalMatrix1Desc(OperatorDesc):
     Args:
       input: 2 to 4 dimensions, or None for zeros; the last two are those of each matrix.
       output: the sizes of `input`.
-      value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
-      value: a number of that type; one of NumPy of as many bits stands for its bits.
       diagonal_fill_begin: the first diagonal that is filled: 0 is the main one, positive ones are above it.
       diagonal_fill_end: the one after the last; if it is less than the first, all others are filled.
 

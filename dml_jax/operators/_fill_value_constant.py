@@ -60,11 +60,6 @@ def fill_value_constant(
 class FillValueConstantDesc(OperatorDesc):
     """DML_FILL_VALUE_CONSTANT_OPERATOR_DESC: one number everywhere.
 
-    Args:
-      output: any sizes.
-      value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
-      value: a number of that type; one of NumPy of as many bits stands for its bits.
-
     Example:
       >>> from dml_jax import FillValueConstantDesc, TensorDesc
       >>> FillValueConstantDesc(TensorDesc("FLOAT16", (3,)), "FLOAT16", 0.5).compute()

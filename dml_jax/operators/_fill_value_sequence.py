@@ -117,8 +117,6 @@ class FillValueSequenceDesc(OperatorDesc):
     """DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC: numbers at equal distances, in row-major order.
 
     Args:
-      output: any sizes.
-      value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
       value_start: the first number, of that type; one of NumPy of as many bits stands for its bits.
       value_delta: from each number to the next, likewise: np.int8(-2) for UINT8.
 

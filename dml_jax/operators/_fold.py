@@ -18,7 +18,11 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.unfold import fold_windows
 from ._sliding_windows import (
+    Dilations,
+    EndPadding,
     PerWindow,
+    StartPadding,
+    Strides,
     columns_of,
     function_rules,
     sliding,
@@ -144,10 +148,6 @@ class FoldDesc(OperatorDesc):
       input: (N, C * the product of window_sizes, the number of windows): always 3-D.
       output: (N, C, spatial sizes), of 1 to 6 spatial dimensions.
       window_sizes: elements of a window, per spatial dimension; at least 1.
-      strides: elements from a window to the next one; at least 1.
-      dilations: elements from one of a window to its next one; at least 1.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
 
     Example:
       >>> import numpy as np
@@ -165,10 +165,10 @@ class FoldDesc(OperatorDesc):
     input: Input
     output: Output
     window_sizes: Ints
-    strides: Ints
-    dilations: Ints
-    start_padding: Ints
-    end_padding: Ints
+    strides: Strides
+    dilations: Dilations
+    start_padding: StartPadding
+    end_padding: EndPadding
 
     other_ranks = ("input",)
     moves_words = False

@@ -133,7 +133,6 @@ class GatherDesc(OperatorDesc):
     """DML_GATHER_OPERATOR_DESC: reads the slices of `input` that `indices` names along `axis`.
 
     Args:
-      input: any sizes.
       indices: the DimensionCount of `input`; only the last `index_dimensions` sizes count, the others are 1.
       output: the sizes of `input` with those of `indices` in place of `axis`, right-aligned, leading 1s as needed.
       axis: in [0, DimensionCount); it counts leading dimensions of padding.

@@ -12,7 +12,7 @@ from ..core.indices.modes import READ_MODE, ReadMode
 from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import INDEXED_2_1
-from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.fields import Axis, IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..operations.gather_scatter_dimension_numbers import Slices
@@ -112,10 +112,7 @@ class GatherElementsDesc(OperatorDesc):
     """DML_GATHER_ELEMENTS_OPERATOR_DESC: reads one element of `input` per element of `indices`.
 
     Args:
-      input: any sizes.
       indices: the sizes of `input` except along `axis`.
-      output: the sizes of `indices`.
-      axis: in [0, DimensionCount).
 
     Example:
       >>> import numpy as np
@@ -134,7 +131,7 @@ class GatherElementsDesc(OperatorDesc):
     input: Input
     indices: IndexInput
     output: Output
-    axis: UInt
+    axis: Axis
 
     support = INDEXED_2_1
     constraints = (below_rank("axis", "input"), SIZES, same_sizes("output", "indices"))

@@ -181,11 +181,9 @@ class GemmDesc(OperatorDesc):
       b: (..., K, N), or (..., N, K) if it is transposed; the sizes before are those of `a`.
       c: (..., M, N), often broadcast by strides of 0; or None.
       output: (..., M, N).
-      trans_a: a `MatrixTransform`, or its DirectML name in full or as suffix.
       trans_b: as `trans_a`.
       alpha: a number that the product is multiplied with.
       beta: a number that `c` is multiplied with; without effect if `c` is None.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 
 from ..core.structs.activation_fusion import FusedEach
-from ..core.structs.fields import Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.structs.fields import Bool, Input, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import GRU, GRU_LINEAR_BEFORE_RESET
-from ._recurrent_rules import LEVELS, FieldDirection, compute_layer, struct_rules
+from ._recurrent_rules import LEVELS, FieldDirection, InitialState, SequenceLengths, Steps, compute_layer, struct_rules
 
 __all__ = ["GruDesc"]
 
@@ -29,16 +29,12 @@ class GruDesc(OperatorDesc[Any]):
     With `linear_before_reset`, new is g(x @ W_h.T + the bias of W_h + r * (h @ R_h.T + the bias of R_h)).
 
     Args:
-      input: (1, S, B, I): steps, batch, inputs.
       weight: (1, D, 3 * H, I), with H hidden units and D directions: the rows of z, r and h.
       recurrence: (1, D, 3 * H, H), in the same order.
       bias: (1, 1, D, 6 * H): those of `weight`, then those of `recurrence`; or None, 0.
-      hidden_init: (1, D, B, H), or None, 0.
-      sequence_lengths: (1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all.
       output_sequence: (S, D, B, H), the states of all steps; or None.
       output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
       activation_descs: of each direction an `Activation` for f, and one for g.
-      direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
       linear_before_reset: whether the reset gate multiplies the state's product with its weights, not the state.
 
     Example:
@@ -53,12 +49,12 @@ class GruDesc(OperatorDesc[Any]):
       [4. 6. 7.]
     """
 
-    input: Input
+    input: Steps
     weight: Input
     recurrence: Input
     bias: OptionalInput
-    hidden_init: OptionalInput
-    sequence_lengths: OptionalIndexInput
+    hidden_init: InitialState
+    sequence_lengths: SequenceLengths
     output_sequence: OptionalOutput
     output_single: OptionalOutput
     activation_descs: FusedEach

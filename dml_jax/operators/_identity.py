@@ -106,7 +106,6 @@ class ElementWiseIdentityDesc(OperatorDesc):
     The output may be bound to the buffer of `input` if both tensors are described alike.
 
     Args:
-      input: any sizes.
       output: the sizes of `input`; the strides may differ.
       scale_bias: a pair of numbers, for input * scale + bias; or None, which copies bits.
 

@@ -14,7 +14,7 @@ from jax import lax
 
 from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
 from ..core.structs.feature_level_tables import RANK_4, Support
-from ..core.structs.fields import Input, Ints, OptionalInput, Output, UInt
+from ..core.structs.fields import Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
@@ -27,6 +27,9 @@ from ._convolution import (
     GROUPS,
     NUMBERS,
     ConvolutionDirection,
+    Dilations,
+    GroupCount,
+    Strides,
     bias_sizes,
     sizes_of,
     windows_of,
@@ -144,11 +147,8 @@ class ConvolutionIntegerDesc(OperatorDesc):
       filter: (O, C / group_count, spatial sizes).
       filter_zero_point: one element, or one for each filter, (1, O, 1, 1); the data type of `filter`; or None.
       output: (N, O, places of the filter along each spatial dimension).
-      strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
-      dilations: elements from one of the filter to its next one; at least 1.
       start_padding: how far the first place is before each spatial dimension.
       end_padding: how far places may reach past its end.
-      group_count: how many groups of channels there are; at least 1.
 
     Example:
       >>> import numpy as np
@@ -169,11 +169,11 @@ class ConvolutionIntegerDesc(OperatorDesc):
     filter: Input
     filter_zero_point: OptionalInput
     output: Output
-    strides: Ints
-    dilations: Ints
+    strides: Strides
+    dilations: Dilations
     start_padding: Ints
     end_padding: Ints
-    group_count: UInt = 1
+    group_count: GroupCount = 1
 
     in_jax = "jax.lax.conv_general_dilated(..., preferred_element_type=int32)"
     other_types = ("filter", *zero_points_of(*_INPUTS), "output")
@@ -206,11 +206,8 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       output_scale: FLOAT32, one element.
       output_zero_point: one element, the data type of `output`; or None.
       output: (N, O, places of the filter along each spatial dimension).
-      strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
-      dilations: elements from one of the filter to its next one; at least 1.
       start_padding: how far the first place is before each spatial dimension.
       end_padding: how far places may reach past its end.
-      group_count: how many groups of channels there are; at least 1.
 
     Example:
       >>> import numpy as np
@@ -235,11 +232,11 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     output_scale: Input
     output_zero_point: OptionalInput
     output: Output
-    strides: Ints
-    dilations: Ints
+    strides: Strides
+    dilations: Dilations
     start_padding: Ints
     end_padding: Ints
-    group_count: UInt = 1
+    group_count: GroupCount = 1
 
     in_jax = "jax.lax.conv_general_dilated(..., preferred_element_type=int32), scaled and clipped"
     other_types = (*scales_of(*_ALL), *zero_points_of(*_ALL), "filter", "bias", "output")

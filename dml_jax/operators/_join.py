@@ -20,7 +20,7 @@ from ..core.structs.feature_level_tables import (
     UP_TO_32_BITS,
     levels,
 )
-from ..core.structs.fields import Inputs, Output, UInt
+from ..core.structs.fields import Axis, Inputs, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
@@ -124,7 +124,6 @@ class JoinDesc(OperatorDesc):
     Args:
       inputs: one tensor or more, of one size in all dimensions but `axis`.
       output: the sizes of `inputs`, those along `axis` added up.
-      axis: in [0, DimensionCount).
 
     Example:
       >>> import numpy as np
@@ -139,7 +138,7 @@ class JoinDesc(OperatorDesc):
 
     inputs: Inputs
     output: Output
-    axis: UInt
+    axis: Axis
 
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),

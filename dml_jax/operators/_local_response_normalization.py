@@ -133,7 +133,6 @@ class LocalResponseNormalizationDesc(OperatorDesc):
 
     Args:
       input: (N, C, H, W).
-      output: the sizes of `input`.
       cross_channel: whether the region of an element is of channels, or of rows and columns.
       local_size: elements of a region along each of its dimensions, at least 1.
       alpha: a number that the mean of squares is multiplied with.

@@ -33,8 +33,6 @@ class LpNormalizationDesc(OperatorDesc):
     """DML_LP_NORMALIZATION_OPERATOR_DESC: divides elements by the norm of all that lie along a dimension.
 
     Args:
-      input: any sizes.
-      output: the sizes of `input`.
       axis: the dimension, in [0, DimensionCount).
       epsilon: the least divisor, in place of a smaller norm.
       p: the order of the norm: 1 for the sum of absolute values, 2 for the root of the sum of squares.

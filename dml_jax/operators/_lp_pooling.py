@@ -13,13 +13,13 @@ from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, custom, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
-from ..core.structs.fields import Input, Ints, Output, UInt
+from ..core.structs.fields import UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sum_prod_norm import absolute
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
-from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import PerWindow, sliding
+from ._pooling_rules import Image, Pooled, dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._sliding_windows import Dilations, EndPadding, PerWindow, StartPadding, Strides, WindowSize, sliding
 
 __all__ = ["LpPooling1Desc", "LpPoolingDesc", "lp_pooling"]
 
@@ -110,12 +110,6 @@ class LpPoolingDesc(OperatorDesc):
     """DML_LP_POOLING_OPERATOR_DESC: computes the p-norm of each window.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
       p: which norm; at least 1.
 
     Example:
@@ -131,12 +125,12 @@ class LpPoolingDesc(OperatorDesc):
     Source: DML_LP_POOLING_OPERATOR_DESC, whose formula has no absolute value: that of ONNX's LpPool is taken.
     """
 
-    input: Input
-    output: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
+    input: Image
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
     p: UInt
 
     moves_words = False
@@ -151,13 +145,6 @@ class LpPooling1Desc(OperatorDesc):
     """DML_LP_POOLING1_OPERATOR_DESC: computes the p-norm of each dilated window.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
-      dilations: elements from one of a window to its next one; at least 1.
       p: which norm; at least 1.
 
     Example:
@@ -173,13 +160,13 @@ class LpPooling1Desc(OperatorDesc):
       spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Input
-    output: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
-    dilations: Ints
+    input: Image
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+    dilations: Dilations
     p: UInt
 
     moves_words = False

@@ -8,10 +8,10 @@ import jax
 
 from ..core.rules import Operands, custom
 from ..core.structs.activation_fusion import FusedEach
-from ..core.structs.fields import Bool, Float, Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.structs.fields import Bool, Float, Input, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import LSTM, LSTM_COUPLED
-from ._recurrent_rules import LEVELS, FieldDirection, compute_layer, struct_rules
+from ._recurrent_rules import LEVELS, FieldDirection, InitialState, SequenceLengths, Steps, compute_layer, struct_rules
 
 __all__ = ["LstmDesc"]
 
@@ -33,19 +33,15 @@ class LstmDesc(OperatorDesc[Any]):
         h = o * of_cell(c)
 
     Args:
-      input: (1, S, B, I): steps, batch, inputs.
       weight: (1, D, 4 * H, I), with H hidden units and D directions: the rows of i, o, forget and c.
       recurrence: (1, D, 4 * H, H), in the same order.
       bias: (1, 1, D, 8 * H): those of `weight`, then those of `recurrence`; or None, 0.
-      hidden_init: (1, D, B, H), or None, 0.
       cell_mem_init: (1, D, B, H), or None, 0.
-      sequence_lengths: (1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all.
       peephole: (1, 1, D, 3 * H): P_i, P_o and P_f; or None, 0.
       output_sequence: (S, D, B, H), h of all steps; or None.
       output_single: (1, D, B, H), the last h that each direction came to; or None.
       output_cell_single: (1, D, B, H), the last c that each direction came to; or None.
       activation_descs: of each direction an `Activation` for f, one for g, and one for of_cell.
-      direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
       clip_threshold: the operands of f and g are first bounded to [-clip_threshold, clip_threshold].
       use_clip_threshold: whether it is.
       couple_input_forget: whether forget is 1 - i.
@@ -66,13 +62,13 @@ class LstmDesc(OperatorDesc[Any]):
     Source: DML_LSTM_OPERATOR_DESC. That P_o is multiplied by the new c is ONNX's rule.
     """
 
-    input: Input
+    input: Steps
     weight: Input
     recurrence: Input
     bias: OptionalInput
-    hidden_init: OptionalInput
+    hidden_init: InitialState
     cell_mem_init: OptionalInput
-    sequence_lengths: OptionalIndexInput
+    sequence_lengths: SequenceLengths
     peephole: OptionalInput
     output_sequence: OptionalOutput
     output_single: OptionalOutput

@@ -15,7 +15,7 @@ from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, if_given, ordered, same_sizes
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Input, Ints, OptionalOutput, Output
+from ..core.structs.fields import OptionalOutput
 from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..operations.gather_scatter_dimension_numbers import Slices
@@ -27,8 +27,8 @@ from ..operations.unfold import unfold_axis
 from ..operations.values.float_comparisons import least_number
 from ..operations.values.sort_keys import order
 from ..operations.window_slices import are_sliceable, have_few_phases
-from ._pooling_rules import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import PerWindow, sliding
+from ._pooling_rules import Image, Pooled, dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._sliding_windows import Dilations, EndPadding, PerWindow, StartPadding, Strides, WindowSize, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
 
@@ -212,14 +212,6 @@ def _compute(desc: OperatorDesc[Any], input: jax.Array) -> Any:
 class MaxPoolingDesc(OperatorDesc):
     """DML_MAX_POOLING_OPERATOR_DESC: finds the greatest element of each window.
 
-    Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import MaxPoolingDesc, TensorDesc
@@ -231,12 +223,12 @@ class MaxPoolingDesc(OperatorDesc):
              [9., 8.]], dtype=float32)
     """
 
-    input: Input
-    output: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
+    input: Image
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
 
     moves_words = False
     support = levels(
@@ -252,13 +244,7 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
     """DML_MAX_POOLING1_OPERATOR_DESC: finds the greatest element of each window, and where it lies.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
       output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
 
     Example:
       >>> import numpy as np
@@ -273,13 +259,13 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
              [4, 7]], dtype=uint32)
     """
 
-    input: Input
-    output: Output
+    input: Image
+    output: Pooled
     output_indices: OptionalOutput
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
 
     other_types = ("output_indices",)
     moves_words = False
@@ -294,14 +280,7 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
     """DML_MAX_POOLING2_OPERATOR_DESC: finds the greatest element of each dilated window, and where it lies.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
-      output: N, C, and the number of windows along each spatial dimension.
       output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
-      dilations: elements from one of a window to its next one; at least 1.
 
     Example:
       >>> import numpy as np
@@ -318,14 +297,14 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
       spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Input
-    output: Output
+    input: Image
+    output: Pooled
     output_indices: OptionalOutput
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
-    dilations: Ints
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+    dilations: Dilations
 
     other_types = ("output_indices",)
     moves_words = False

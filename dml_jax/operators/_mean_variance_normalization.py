@@ -9,11 +9,11 @@ import jax
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
 from ..core.structs.activation_fusion import Fused
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, levels
-from ..core.structs.fields import Axes, Bool, Float, Input, OptionalInput, Output
+from ..core.structs.fields import Axes, Bool, Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import broadcast_to, different_axes
 from ..operations.values.accumulation_types import narrow_apart
-from ._normalization_formulas import centred, mean_of_squares, normalize, widened
+from ._normalization_formulas import Epsilon, centred, mean_of_squares, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
 
@@ -67,11 +67,8 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
       input: (N, C, H, W).
       scale: of each dimension 1 or the size of `input`; or None.
       bias: as `scale`; below feature level 5_2 both are given, or none.
-      output: the sizes of `input`.
       cross_channel: whether the mean and the variance are of all channels, or of each.
       normalize_variance: whether elements are divided by their deviation.
-      epsilon: a number that is added to the variance.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np
@@ -94,7 +91,7 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
     output: Output
     cross_channel: Bool
     normalize_variance: Bool
-    epsilon: Float
+    epsilon: Epsilon
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
@@ -112,14 +109,10 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC: normalizes along dimensions, as a layer or an instance is.
 
     Args:
-      input: any sizes.
       scale: of each dimension 1 or the size of `input`; or None. Below feature level 4_0 it has a number per channel.
       bias: as `scale`; below feature level 5_2 both are given, or none.
-      output: the sizes of `input`.
       axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
       normalize_variance: whether elements are divided by their deviation.
-      epsilon: a number that is added to the variance.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np
@@ -143,7 +136,7 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     output: Output
     axes: Axes
     normalize_variance: Bool
-    epsilon: Float
+    epsilon: Epsilon
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
@@ -164,15 +157,11 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC: normalizes along dimensions, about the mean or about 0.
 
     Args:
-      input: any sizes.
       scale: of each dimension 1 or the size of `input`; or None.
       bias: as `scale`.
-      output: the sizes of `input`.
       axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
       use_mean: whether the mean is subtracted; if not, the variance is the mean of squares, as in RMS normalization.
       use_variance: whether elements are divided by the root of the variance.
-      epsilon: a number that is added to the variance.
-      fused_activation: an `Activation`, or None.
 
     Example:
       >>> import numpy as np
@@ -196,7 +185,7 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
     axes: Axes
     use_mean: Bool
     use_variance: Bool
-    epsilon: Float
+    epsilon: Epsilon
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"

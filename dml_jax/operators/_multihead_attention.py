@@ -207,7 +207,6 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       mask_filter_value: a number that is added where a key does not count by the mask.
       query_head_count: N, a multiple of G.
       key_value_head_count: G.
-      mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix.
 
     Example:
       >>> import numpy as np

@@ -112,7 +112,6 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
     """DML_NONZERO_COORDINATES_OPERATOR_DESC: finds where `input` is not zero, and counts it.
 
     Args:
-      input: any sizes.
       output_count: a size of 1 in every dimension.
       output_coordinates: (1, ..., M, N), where M is the number of elements of `input` and N is that of its dimensions;
         coordinates along leading ones of size 1 may be left out.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,10 @@ from jax import lax
 
 from ..core.structs.activation import Activation
 from ..core.structs.activation_table import in_type_of
+from ..core.structs.fields import Float
 from ..operations.values.accumulation_types import narrow_apart, wide_type
+
+Epsilon = Annotated[Float, "a number that is added to the variance."]
 
 
 def widened(*arrays: Any) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from ..core.structs.feature_level_tables import (
     UP_TO_32_BITS,
     Support,
 )
-from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.fields import Axis, IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
@@ -130,7 +130,6 @@ class OneHotDesc(OperatorDesc):
       indices: the sizes of `output`, but 1 along `axis`.
       values: any sizes of two elements or more, in row-major order: off, on, and others without effect.
       output: any sizes.
-      axis: in [0, DimensionCount).
 
     Example:
       >>> import numpy as np
@@ -146,7 +145,7 @@ class OneHotDesc(OperatorDesc):
     indices: IndexInput
     values: Input
     output: Output
-    axis: UInt
+    axis: Axis
 
     support = (
         Support.of("4_1", RANKS_1_TO_8, values=ALL_TYPES, indices=INDEX_TYPES),

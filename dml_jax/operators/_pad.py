@@ -184,7 +184,6 @@ class PaddingDesc(OperatorDesc):
     """DML_PADDING_OPERATOR_DESC: puts a border around `input`, of a FLOAT or of copies of its elements.
 
     Args:
-      input: any sizes.
       output: the sizes of `input` and both paddings, added up.
       padding_mode: a `PaddingMode`, its number, or its name; SYMMETRIC from feature level 3_0 on, WRAP from 6_4.
       padding_value: of a CONSTANT border, rounded to 32 bits; of an integer type its whole part, or the nearest number
@@ -232,7 +231,6 @@ class Padding1Desc(OperatorDesc):
     """DML_PADDING1_OPERATOR_DESC: puts a border around `input`, of a number of its type or of copies of its elements.
 
     Args:
-      input: any sizes.
       output: the sizes of `input` and both paddings, added up.
       padding_mode: a `PaddingMode`, its number, or its name; WRAP from feature level 6_4 on.
       padding_value_data_type: the data type of the tensors.

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from ..core.rules import same_sizes
 from ..core.sharding import Dims, on_any_mesh
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, levels
-from ..core.structs.fields import Bool, Input, Ints, Output
+from ..core.structs.fields import Bool, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling
 from ._pooling_rules import pooled, pooling_struct_rules
+from ._sliding_windows import Dilations, EndPadding, StartPadding, Strides, WindowSize
 
 __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
 
@@ -29,10 +30,6 @@ class AveragePoolingGradDesc(OperatorDesc):
     Args:
       input_gradient: (N, C, the windows along each spatial dimension): the gradient of the output of AVERAGE_POOLING.
       output_gradient: (N, C, H, W), or (N, C, D, H, W): the gradient of its input.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
       include_padding: whether padding counts in the mean, as zeros.
 
     Example:
@@ -47,10 +44,10 @@ class AveragePoolingGradDesc(OperatorDesc):
 
     input_gradient: Input
     output_gradient: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
     include_padding: Bool
 
     in_jax = "jax.vjp of dml_jax.average_pooling"
@@ -76,11 +73,6 @@ class MaxPoolingGradDesc(OperatorDesc):
       input: (N, C, H, W), or (N, C, D, H, W): the input of MAX_POOLING2.
       input_gradient: (N, C, the windows along each spatial dimension): the gradient of its output.
       output_gradient: the sizes of `input`: the gradient of the input.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
-      dilations: elements from one of a window to its next one; at least 1.
 
     Example:
       >>> import numpy as np
@@ -98,11 +90,11 @@ class MaxPoolingGradDesc(OperatorDesc):
     input: Input
     input_gradient: Input
     output_gradient: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
-    dilations: Ints
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+    dilations: Dilations
 
     in_jax = "jax.vjp of dml_jax.max_pooling"
     moves_words = False

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
+from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ._sliding_windows import function_rules, struct_rules
+
+# Fields of structs.
+Image = Annotated[Input, "(N, C, H, W), or (N, C, D, H, W)."]
+Pooled = Annotated[Output, "N, C, and the number of windows along each spatial dimension."]
 
 _FIELD, _SIZES = "window_size", "window_sizes"
 

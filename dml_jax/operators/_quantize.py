@@ -92,8 +92,6 @@ class QuantizeDesc(OperatorDesc):
     output = clamp(round(input / scale) + zero_point), to the limits of the data type of `output`
 
     Args:
-      input: any sizes.
-      quantization_type: SCALE or SCALE_ZERO_POINT, DirectML's name in full or as suffix, or its number.
       quantizations: the scale, of the data type of `input`, then the zero point, of that of `output`. Their sizes
         divide those of `input`: of 6 elements, a size of 2 gives a scale to the first 3, and one to the others.
       output: the sizes of `input`; UINT4 and INT4 lie two in a byte, the first one in the low bits.
@@ -138,10 +136,8 @@ class DequantizeDesc(OperatorDesc):
 
     Args:
       input: any sizes; UINT4 and INT4 lie two in a byte, the first one in the low bits.
-      quantization_type: SCALE or SCALE_ZERO_POINT, DirectML's name in full or as suffix, or its number.
       quantizations: the scale, of the data type of `output`, then the zero point, of that of `input`; their blocks are
         those of `QuantizeDesc`.
-      output: the sizes of `input`.
 
     Example:
       >>> import numpy as np

@@ -65,7 +65,6 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
     output = clamp(round(input / scale) + zero_point), to the limits of the data type of `output`
 
     Args:
-      input: any sizes.
       scale: the sizes of `input`, often broadcast by strides of 0; its data type, or FLOAT32 if that is INT32.
       zero_point: the same sizes, the data type of `output`; or None, which is 0.
       output: the same sizes.
@@ -108,7 +107,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
     output = (input - zero_point) * scale
 
     Args:
-      input: any sizes.
       scale: the sizes of `input`, often broadcast by strides of 0.
       zero_point: the same sizes, the data type of `input`; or None, which is 0.
       output: the same sizes, the data type of `scale`.
@@ -155,8 +153,6 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
     output = clamp(round(input / output_scale) + output_zero_point). The scale of zeros alone is 1.
 
     Args:
-      input: any sizes.
-      output: the sizes of `input`.
       output_scale: FLOAT32, one element.
       output_zero_point: the data type of `output`, one element.
 
@@ -206,15 +202,12 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     the output, as ELEMENT_WISE_QUANTIZE_LINEAR has it.
 
     Args:
-      a: any sizes.
       a_scale: FLOAT32, one element.
       a_zero_point: the data type of `a`, one element; or None, which is 0.
-      b: the sizes of `a`.
       b_scale: FLOAT32, one element.
       b_zero_point: the data type of `b`, one element; or None.
       output_scale: FLOAT32, one element.
       output_zero_point: the data type of `output`, one element; or None.
-      output: the sizes of `a`.
 
     Example:
       >>> import numpy as np

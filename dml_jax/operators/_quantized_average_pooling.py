@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from ..core.structs.feature_level_tables import RANKS_4_TO_5, Support
-from ..core.structs.fields import Bool, Input, Ints, OptionalInput, Output
+from ..core.structs.fields import Bool, Input, OptionalInput
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.xla_workarounds import divide
 from ._average_pooling import sums_and_counts
-from ._pooling_rules import pooling_struct_rules
+from ._pooling_rules import Image, Pooled, pooling_struct_rules
 from ._quantization import (
     BYTES,
     REAL,
@@ -23,6 +23,7 @@ from ._quantization import (
     unfused,
     zero_points_of,
 )
+from ._sliding_windows import Dilations, EndPadding, StartPadding, Strides, WindowSize
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]
 
@@ -37,17 +38,10 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     sum is exact in 32 bits, and the rest is float32. Padding is the number 0.
 
     Args:
-      input: (N, C, H, W), or (N, C, D, H, W).
       input_scale: FLOAT32, one element, or one for each channel, (1, C, 1, 1).
       input_zero_point: as `input_scale`, but with the data type of `input`; or None, which is 0.
       output_scale: FLOAT32, one element, or one for each channel.
       output_zero_point: as `output_scale`, but with the data type of `output`; or None.
-      output: N, C, and the number of windows along each spatial dimension.
-      strides: distance from a window to the next one, per spatial dimension; at least 1.
-      window_size: elements of a window along each spatial dimension.
-      start_padding: how far the first window starts before each spatial dimension.
-      end_padding: how far windows may reach past its end.
-      dilations: elements from one of a window to its next one; at least 1.
       include_padding: whether padding counts.
 
     Example:
@@ -68,17 +62,17 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
       output's sizes; a window spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Input
+    input: Image
     input_scale: Input
     input_zero_point: OptionalInput
     output_scale: Input
     output_zero_point: OptionalInput
-    output: Output
-    strides: Ints
-    window_size: Ints
-    start_padding: Ints
-    end_padding: Ints
-    dilations: Ints
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+    dilations: Dilations
     include_padding: Bool
 
     in_jax = "jax.lax.reduce_window(q - zero_point, 0, jax.lax.add, ...), scaled, rounded and clipped"

@@ -154,7 +154,6 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
       input_state: (..., 1, 6) of UINT32: a counter of four words, the lowest one first, and a key of two.
       output: any sizes, UINT32: the bits.
       output_state: the sizes of `input_state`: the state that follows; or None.
-      type: a `RandomGeneratorType`, or its DirectML name in full or as suffix.
 
     Example:
       >>> import numpy as np

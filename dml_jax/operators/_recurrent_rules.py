@@ -12,7 +12,7 @@ import jax
 from ..core.rules import Operands, Rule, custom, if_given, sizes_follow
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.structs.field_types import Named
-from ..core.structs.fields import named
+from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
@@ -29,6 +29,11 @@ class RecurrentNetworkDirection(enum.IntEnum):
 
 FieldDirection = Annotated[
     Named[RecurrentNetworkDirection], named(RecurrentNetworkDirection, "DML_RECURRENT_NETWORK_DIRECTION_")
+]
+Steps = Annotated[Input, "(1, S, B, I): steps, batch, inputs."]
+InitialState = Annotated[OptionalInput, "(1, D, B, H), or None, 0."]
+SequenceLengths = Annotated[
+    OptionalIndexInput, "(1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all."
 ]
 # Per direction of the network, one or two: whether it runs from the last step to the first.
 BACKWARD = {"forward": (False,), "backward": (True,), "bidirectional": (False, True)}

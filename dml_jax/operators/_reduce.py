@@ -270,8 +270,6 @@ class ReduceDesc(OperatorDesc):
     """DML_REDUCE_OPERATOR_DESC: makes one number of all that lie along some dimensions.
 
     Args:
-      function: a `ReduceFunction`, or its DirectML name in full or as suffix.
-      input: any sizes.
       output: the sizes of `input`, but 1 along `axes`; of the type of `input`, or of indices for ARGMAX and ARGMIN.
       axes: each in [0, DimensionCount), and once; one for ARGMAX and ARGMIN.
 

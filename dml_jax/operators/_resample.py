@@ -299,7 +299,17 @@ def resample(
     return interpolate(input, dict(_changed_axes(operands)))
 
 
-COUNT = "DimensionCount"
+# Fields of structs.
+Numbers = Annotated[Row[float], counted_by("DimensionCount", FLOAT)]
+Scales = Annotated[Numbers, "a positive number per dimension."]
+PixelOffsets = Annotated[Numbers, "a finite number per dimension."]
+RoundingDirection = Annotated[
+    FieldDirection, "of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix."
+]
+Resized = Annotated[
+    Output, "any sizes: scales that make more are cut off at them, and missing elements repeat the edge."
+]
+
 _BYTES = (*FLOATS, DataType.INT8, DataType.UINT8)
 _RANKS = range(1, 5)
 
@@ -321,12 +331,6 @@ def _since(level: str) -> tuple[Support, ...]:
 class ResampleDesc(OperatorDesc):
     """DML_RESAMPLE_OPERATOR_DESC: scales every dimension of `input`, centres of elements aligned.
 
-    Args:
-      input: any sizes.
-      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
-      scales: a positive number per dimension.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import ResampleDesc, TensorDesc
@@ -338,9 +342,9 @@ class ResampleDesc(OperatorDesc):
     """
 
     input: Input
-    output: Output
+    output: Resized
     interpolation_mode: FieldMode
-    scales: Annotated[Row[float], counted_by("ScaleCount", FLOAT)]
+    scales: Annotated[Row[float], counted_by("ScaleCount", FLOAT), "a positive number per dimension."]
 
     support = _since("2_0")
     constraints = (SCALES, POSITIVE)
@@ -351,14 +355,6 @@ class ResampleDesc(OperatorDesc):
 
 class Resample1Desc(OperatorDesc):
     """DML_RESAMPLE1_OPERATOR_DESC: scales every dimension of `input`, with offsets.
-
-    Args:
-      input: any sizes.
-      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
-      scales: a positive number per dimension.
-      input_pixel_offsets: a finite number per dimension.
-      output_pixel_offsets: a finite number per dimension.
 
     Example:
       >>> import numpy as np
@@ -371,11 +367,11 @@ class Resample1Desc(OperatorDesc):
     """
 
     input: Input
-    output: Output
+    output: Resized
     interpolation_mode: FieldMode
-    scales: Annotated[Row[float], counted_by(COUNT, FLOAT)]
-    input_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
-    output_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    scales: Scales
+    input_pixel_offsets: PixelOffsets
+    output_pixel_offsets: PixelOffsets
 
     support = _since("2_1")
     constraints = STRUCT_LAW
@@ -386,15 +382,6 @@ class Resample1Desc(OperatorDesc):
 
 class Resample2Desc(OperatorDesc):
     """DML_RESAMPLE2_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down.
-
-    Args:
-      input: any sizes.
-      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
-      rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
-      scales: a positive number per dimension.
-      input_pixel_offsets: a finite number per dimension.
-      output_pixel_offsets: a finite number per dimension.
 
     Example:
       >>> import numpy as np
@@ -410,12 +397,12 @@ class Resample2Desc(OperatorDesc):
     """
 
     input: Input
-    output: Output
+    output: Resized
     interpolation_mode: FieldMode
-    rounding_direction: FieldDirection
-    scales: Annotated[Row[float], counted_by(COUNT, FLOAT)]
-    input_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
-    output_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    rounding_direction: RoundingDirection
+    scales: Scales
+    input_pixel_offsets: PixelOffsets
+    output_pixel_offsets: PixelOffsets
 
     support = levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS))
     constraints = STRUCT_LAW
@@ -428,13 +415,6 @@ class Resample3Desc(OperatorDesc):
     """DML_RESAMPLE3_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down, unfiltered.
 
     Args:
-      input: any sizes.
-      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
-      rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
-      scales: a positive number per dimension.
-      input_pixel_offsets: a finite number per dimension.
-      output_pixel_offsets: a finite number per dimension.
       antialiased: False, or True where DirectML's filter does nothing: for nearest elements, and scales of 0.5 and
         more.
 
@@ -450,12 +430,12 @@ class Resample3Desc(OperatorDesc):
     """
 
     input: Input
-    output: Output
+    output: Resized
     interpolation_mode: FieldMode
-    rounding_direction: FieldDirection
-    scales: Annotated[Row[float], counted_by(COUNT, FLOAT)]
-    input_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
-    output_pixel_offsets: Annotated[Row[float], counted_by(COUNT, FLOAT)]
+    rounding_direction: RoundingDirection
+    scales: Scales
+    input_pixel_offsets: PixelOffsets
+    output_pixel_offsets: PixelOffsets
     antialiased: Bool
 
     support = levels(("6_4", _RANKS, _BYTES))

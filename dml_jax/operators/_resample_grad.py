@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 import jax
 
 from ..core.structs.enumerations import (
     AxisDirection,
-    FieldDirection,
     FieldMode,
     direction_of,
     mode_of,
 )
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
-from ..core.structs.field_types import Row
-from ..core.structs.fields import FLOAT, Input, Output, counted_by
+from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.programs.primitive import transposed
-from ._resample import resample, struct_law
+from ._resample import Numbers, PixelOffsets, RoundingDirection, resample, struct_law
 
 __all__ = ["ResampleGrad1Desc", "ResampleGradDesc"]
 
-Numbers = Annotated[Row[float], counted_by("DimensionCount", FLOAT)]
 LAW = struct_law("output_gradient")
 RANKS = range(1, 5)
 
@@ -50,10 +46,7 @@ class ResampleGradDesc(OperatorDesc):
     Args:
       input_gradient: the gradient of the output of RESAMPLE1; any sizes.
       output_gradient: the gradient of its input; any sizes. Elements that the output does not use have 0.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
-      input_pixel_offsets: a finite number per dimension.
-      output_pixel_offsets: a finite number per dimension.
 
     Example:
       >>> import numpy as np
@@ -71,8 +64,8 @@ class ResampleGradDesc(OperatorDesc):
     output_gradient: Output
     interpolation_mode: FieldMode
     scales: Numbers
-    input_pixel_offsets: Numbers
-    output_pixel_offsets: Numbers
+    input_pixel_offsets: PixelOffsets
+    output_pixel_offsets: PixelOffsets
 
     in_jax = "jax.vjp"
     moves_words = False
@@ -89,11 +82,7 @@ class ResampleGrad1Desc(OperatorDesc):
     Args:
       input_gradient: the gradient of the output of RESAMPLE2; any sizes.
       output_gradient: the gradient of its input; any sizes. Elements that the output does not use have 0.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
-      rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
-      input_pixel_offsets: a finite number per dimension.
-      output_pixel_offsets: a finite number per dimension.
 
     Example:
       >>> import numpy as np
@@ -110,10 +99,10 @@ class ResampleGrad1Desc(OperatorDesc):
     input_gradient: Input
     output_gradient: Output
     interpolation_mode: FieldMode
-    rounding_direction: FieldDirection
+    rounding_direction: RoundingDirection
     scales: Numbers
-    input_pixel_offsets: Numbers
-    output_pixel_offsets: Numbers
+    input_pixel_offsets: PixelOffsets
+    output_pixel_offsets: PixelOffsets
 
     in_jax = "jax.vjp"
     moves_words = False

@@ -16,7 +16,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, axis_of, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
-from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.fields import Axis, IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
@@ -121,10 +121,7 @@ class ReverseSubsequencesDesc(OperatorDesc):
     """DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC: reverses the first elements along `axis`, as many as the lengths say.
 
     Args:
-      input: any sizes.
       sequence_lengths: the sizes of `input`, but 1 along `axis`.
-      output: the sizes of `input`.
-      axis: in [0, DimensionCount).
 
     Example:
       >>> import numpy as np
@@ -140,7 +137,7 @@ class ReverseSubsequencesDesc(OperatorDesc):
     input: Input
     sequence_lengths: IndexInput
     output: Output
-    axis: UInt
+    axis: Axis
 
     support = (
         Support.of("5_0", RANKS_1_TO_8, input=ALL_TYPES, sequence_lengths=(DataType.UINT64, DataType.UINT32)),

@@ -23,7 +23,7 @@ from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation
 from ..core.structs.feature_level import NEWEST
-from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.structs.fields import Input, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import RNN, recurrent_layer
 from ._recurrent_rules import (
@@ -31,7 +31,10 @@ from ._recurrent_rules import (
     LEVELS,
     Counts,
     FieldDirection,
+    InitialState,
     RecurrentNetworkDirection,
+    SequenceLengths,
+    Steps,
     compute_layer,
     per_direction,
     sizes_of,
@@ -166,16 +169,12 @@ class RnnDesc(OperatorDesc[Any]):
     """DML_RNN_OPERATOR_DESC: runs a recurrent network of one layer over the steps of `input`.
 
     Args:
-      input: (1, S, B, I): steps, batch, inputs.
       weight: (1, D, H, I), with H hidden units and D directions.
       recurrence: (1, D, H, H).
       bias: (1, 1, D, 2 * H): that of `weight`, then that of `recurrence`; or None, 0.
-      hidden_init: (1, D, B, H), or None, 0.
-      sequence_lengths: (1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all.
       output_sequence: (S, D, B, H), the states of all steps; or None.
       output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
       activation_descs: an `Activation` per direction.
-      direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
 
     Example:
       >>> import numpy as np
@@ -188,12 +187,12 @@ class RnnDesc(OperatorDesc[Any]):
       [  1.  12. 123.]
     """
 
-    input: Input
+    input: Steps
     weight: Input
     recurrence: Input
     bias: OptionalInput
-    hidden_init: OptionalInput
-    sequence_lengths: OptionalIndexInput
+    hidden_init: InitialState
+    sequence_lengths: SequenceLengths
     output_sequence: OptionalOutput
     output_single: OptionalOutput
     activation_descs: FusedEach

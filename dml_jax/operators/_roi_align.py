@@ -15,11 +15,22 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
 from ..core.sharding import Dims
 from ..core.structs.enumerations import MODE, FieldMode, Mode, mode_of
-from ..core.structs.fields import Bool, Float, IndexInput, Input, Output, UInt
+from ..core.structs.fields import Bool, Float, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import narrow_apart, wide_type
-from ._reduce import FieldFunction
-from ._roi_rules import PICTURES, height_and_width, since, struct_rules
+from ._roi_rules import (
+    PICTURES,
+    BatchIndices,
+    LeastSamples,
+    MostSamples,
+    ReductionOfSamples,
+    Regions,
+    ScaleX,
+    ScaleY,
+    height_and_width,
+    since,
+    struct_rules,
+)
 from ._roi_sample_points import Sampled, linear, nearest
 
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
@@ -203,31 +214,23 @@ class RoiAlignDesc(OperatorDesc):
 
     Args:
       input: (N, C, H, W).
-      roi: (R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region.
-      batch_indices: (R,), likewise: in which picture each region lies.
       output: (R, C, height, width).
-      reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
-      interpolation_mode: an `InterpolationMode`.
-      spatial_scale_x: the factor of x coordinates.
-      spatial_scale_y: the factor of y coordinates.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.
-      minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
 
     Source: DML_ROI_ALIGN_OPERATOR_DESC: ROI_ALIGN1 with the offsets 0.5 and -0.5.
     """
 
     input: Input
-    roi: Input
-    batch_indices: IndexInput
+    roi: Regions
+    batch_indices: BatchIndices
     output: Output
-    reduction_function: FieldFunction
+    reduction_function: ReductionOfSamples
     interpolation_mode: FieldMode
-    spatial_scale_x: Float
-    spatial_scale_y: Float
+    spatial_scale_x: ScaleX
+    spatial_scale_y: ScaleY
     out_of_bounds_input_value: Float
-    minimum_samples_per_output: UInt
-    maximum_samples_per_output: UInt
+    minimum_samples_per_output: LeastSamples
+    maximum_samples_per_output: MostSamples
 
     other_ranks = ("roi", "batch_indices")
     moves_words = False
@@ -243,34 +246,26 @@ class RoiAlign1Desc(OperatorDesc):
 
     Args:
       input: (N, C, H, W).
-      roi: (R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region.
-      batch_indices: (R,), likewise: in which picture each region lies.
       output: (R, C, height, width).
-      reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
-      interpolation_mode: an `InterpolationMode`.
-      spatial_scale_x: the factor of x coordinates.
-      spatial_scale_y: the factor of y coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.
-      minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
     """
 
     input: Input
-    roi: Input
-    batch_indices: IndexInput
+    roi: Regions
+    batch_indices: BatchIndices
     output: Output
-    reduction_function: FieldFunction
+    reduction_function: ReductionOfSamples
     interpolation_mode: FieldMode
-    spatial_scale_x: Float
-    spatial_scale_y: Float
+    spatial_scale_x: ScaleX
+    spatial_scale_y: ScaleY
     input_pixel_offset: Float
     output_pixel_offset: Float
     out_of_bounds_input_value: Float
-    minimum_samples_per_output: UInt
-    maximum_samples_per_output: UInt
+    minimum_samples_per_output: LeastSamples
+    maximum_samples_per_output: MostSamples
     align_regions_to_corners: Bool
 
     other_ranks = ("roi", "batch_indices")

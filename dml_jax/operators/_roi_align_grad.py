@@ -10,13 +10,22 @@ import jax.numpy as jnp
 from ..core.rules import Operands, custom, if_given, same_dtype, same_sizes, sizes_follow
 from ..core.structs.enumerations import FieldMode
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
-from ..core.structs.fields import Bool, Float, IndexInput, Input, OptionalInput, OptionalOutput, UInt
+from ..core.structs.fields import Bool, Float, Input, OptionalInput, OptionalOutput
 from ..core.structs.operator_desc import OneOrSeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..operations.values.accumulation_types import narrow_apart, wide_type
-from ._reduce import FieldFunction, ReduceFunction
+from ._reduce import ReduceFunction
 from ._roi_align import aligned
-from ._roi_rules import struct_rules
+from ._roi_rules import (
+    BatchIndices,
+    LeastSamples,
+    MostSamples,
+    ReductionOfSamples,
+    Regions,
+    ScaleX,
+    ScaleY,
+    struct_rules,
+)
 
 __all__ = ["RoiAlignGradDesc"]
 
@@ -41,18 +50,10 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
     Args:
       input: (N, C, H, W), the input of ROI_ALIGN1; or None where neither AVERAGE nor `output_roi_gradient` needs it.
       input_gradient: (R, C, height, width), the gradient of its output.
-      roi: (R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region.
-      batch_indices: (R,), likewise: in which picture each region lies.
       output_gradient: (N, C, H, W), the gradient of its input; or None.
       output_roi_gradient: the sizes of `roi`, the gradient of the corners; or None.
-      reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
-      interpolation_mode: an `InterpolationMode`.
-      spatial_scale_x: the factor of x coordinates.
-      spatial_scale_y: the factor of y coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
-      minimum_samples_per_output: of an element along each dimension; at least 1.
-      maximum_samples_per_output: as `minimum_samples_per_output`; at most as many as the whole picture would need.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
 
     Source: DML_ROI_ALIGN_GRAD_OPERATOR_DESC, whose gradient of corners lacks the scale, the offset and a division: the
@@ -61,18 +62,18 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
 
     input: OptionalInput
     input_gradient: Input
-    roi: Input
-    batch_indices: IndexInput
+    roi: Regions
+    batch_indices: BatchIndices
     output_gradient: OptionalOutput
     output_roi_gradient: OptionalOutput
-    reduction_function: FieldFunction
+    reduction_function: ReductionOfSamples
     interpolation_mode: FieldMode
-    spatial_scale_x: Float
-    spatial_scale_y: Float
+    spatial_scale_x: ScaleX
+    spatial_scale_y: ScaleY
     input_pixel_offset: Float
     output_pixel_offset: Float
-    minimum_samples_per_output: UInt
-    maximum_samples_per_output: UInt
+    minimum_samples_per_output: LeastSamples
+    maximum_samples_per_output: MostSamples
     align_regions_to_corners: Bool
 
     in_jax = "jax.vjp of dml_jax.roi_align"

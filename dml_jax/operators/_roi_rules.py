@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ..core.rules import Operands, Rule, at_least, custom, if_given
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
+from ..core.structs.fields import Float, IndexInput, Input, UInt
 from ..core.tensors.data_type import DataType
-from ._reduce import ReduceFunction
+from ._reduce import FieldFunction, ReduceFunction
 
 # Rules of functions.
 
@@ -29,6 +32,16 @@ def height_and_width(name: str) -> Rule:
 
     return custom(f"height_and_width({name})", f"{{{name}}} must be two numbers, of height and width", broken_by)
 
+
+# Fields of structs.
+
+Regions = Annotated[Input, "(R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region."]
+BatchIndices = Annotated[IndexInput, "(R,), likewise: in which picture each region lies."]
+ReductionOfSamples = Annotated[FieldFunction, "AVERAGE or MAX, a `ReduceFunction`: of the samples of an element."]
+ScaleX = Annotated[Float, "the factor of x coordinates."]
+ScaleY = Annotated[Float, "the factor of y coordinates."]
+LeastSamples = Annotated[UInt, "of an element along each dimension; at least 1."]
+MostSamples = Annotated[UInt, "as `minimum_samples_per_output`; at most as many as the whole picture would need."]
 
 # Rules of structs.
 

@@ -12,7 +12,7 @@ from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName
 from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import INDEXED_2_0
-from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.fields import Axis, IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..operations.gather_scatter_dimension_numbers import Slices
@@ -124,11 +124,7 @@ class ScatterElementsDesc(OperatorDesc):
     """DML_SCATTER_OPERATOR_DESC: copies `input` and writes each element of `updates` where `indices` points.
 
     Args:
-      input: any sizes.
       indices: the sizes of `input` except along `axis`.
-      updates: the sizes of `indices`.
-      output: the sizes of `input`.
-      axis: in [0, DimensionCount).
 
     Example:
       >>> import numpy as np
@@ -151,7 +147,7 @@ class ScatterElementsDesc(OperatorDesc):
     indices: IndexInput
     updates: Input
     output: Output
-    axis: UInt
+    axis: Axis
 
     operator_type = "SCATTER"
     other_names = ("SCATTER_ELEMENTS",)

@@ -122,7 +122,6 @@ class ScatterNDDesc(OperatorDesc):
       indices: only the last `indices_dimension_count` sizes count, the others are 1; its last size is the tuple's.
       updates: all but the last real size of `indices`, then the sizes of `input` that no coordinate takes;
         right-aligned.
-      output: the sizes of `input`.
       input_dimension_count: in [1, DimensionCount].
       indices_dimension_count: in [1, DimensionCount].
 

@@ -78,9 +78,6 @@ class ElementWiseIfDesc(OperatorDesc):
 
     Args:
       condition: any sizes; UINT8.
-      a: the sizes of `condition`.
-      b: the sizes of `condition`.
-      output: the sizes of `condition`.
 
     Example:
       >>> import numpy as np

@@ -126,7 +126,6 @@ class SliceDesc(OperatorDesc):
     """DML_SLICE_OPERATOR_DESC: copies elements of `input`, from an offset on in steps.
 
     Args:
-      input: any sizes.
       output: as large as `sizes` says.
       offsets: of the first element, per dimension.
       sizes: of the output, not of a window.
@@ -166,7 +165,6 @@ class Slice1Desc(OperatorDesc):
     """DML_SLICE1_OPERATOR_DESC: copies the elements of a window, in either direction.
 
     Args:
-      input: any sizes.
       output: at most the elements that the strides reach in the window, 1 + (size - 1) / abs(stride); fewer are a part.
       input_window_offsets: first element of the window, per dimension.
       input_window_sizes: length of the window, at least 1; it lies inside `input`.

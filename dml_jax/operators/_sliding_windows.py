@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from ..core.arguments.kinds import per_dimension
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
+from ..core.structs.fields import Ints
 from ..operations.sliding_windows import Windows
 
 # The least number of each attribute, which is its default.
@@ -17,6 +18,12 @@ _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "
 _SIZES, *_OTHERS = _LEAST
 
 PerWindow = Annotated[int | Sequence[int], per_dimension(len, "window_sizes")]
+# Fields of structs.
+Strides = Annotated[Ints, "distance from a window to the next one, per spatial dimension; at least 1."]
+WindowSize = Annotated[Ints, "elements of a window along each spatial dimension."]
+StartPadding = Annotated[Ints, "how far the first window starts before each spatial dimension."]
+EndPadding = Annotated[Ints, "how far windows may reach past its end."]
+Dilations = Annotated[Ints, "elements from one of a window to its next one; at least 1."]
 # The spatial sizes of the image; None while a rule is broken.
 SizesOf = Callable[[Operands], Sequence[Any] | None]
 

@@ -11,7 +11,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
-from ..core.structs.fields import Input, Outputs, UInt
+from ..core.structs.fields import Axis, Input, Outputs
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
@@ -91,9 +91,7 @@ class SplitDesc(SeveralOutputs):
     """DML_SPLIT_OPERATOR_DESC: takes `input` apart along `axis`.
 
     Args:
-      input: any sizes.
       outputs: one tensor or more, of the sizes of `input` but along `axis`, where theirs add up to that of `input`.
-      axis: in [0, DimensionCount).
 
     Example:
       >>> import numpy as np
@@ -106,7 +104,7 @@ class SplitDesc(SeveralOutputs):
 
     input: Input
     outputs: Outputs
-    axis: UInt
+    axis: Axis
 
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),

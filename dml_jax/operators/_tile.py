@@ -72,7 +72,6 @@ class TileDesc(OperatorDesc):
     """DML_TILE_OPERATOR_DESC: repeats `input` along each dimension.
 
     Args:
-      input: any sizes.
       output: the sizes of `input` times `repeats`.
       repeats: how often, per dimension; at least 1.
 

@@ -14,7 +14,7 @@ from ..core.rules import Operands, axis_of, custom, minimum_rank, one_of, ordere
 from ..core.sharding import Dims
 from ..core.structs.enumerations import DirectionName, FieldDirection, direction_of
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..core.structs.fields import Input, Output, UInt
+from ..core.structs.fields import Axis, Input, Output, UInt
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
@@ -147,10 +147,8 @@ class TopKDesc(SeveralOutputs):
     """DML_TOP_K_OPERATOR_DESC: finds the greatest elements along an axis, and where they lie.
 
     Args:
-      input: any sizes.
       output_value: the sizes of `input`, but `k` along `axis`.
       output_index: the same sizes.
-      axis: in [0, DimensionCount).
       k: from 1 to the size of `input` along `axis`.
 
     Example:
@@ -169,7 +167,7 @@ class TopKDesc(SeveralOutputs):
     input: Input
     output_value: Output
     output_index: Output
-    axis: UInt
+    axis: Axis
     k: UInt
 
     other_types = ("output_index",)
@@ -188,12 +186,9 @@ class TopK1Desc(SeveralOutputs):
     """DML_TOP_K1_OPERATOR_DESC: finds the greatest or the least elements along an axis, and where they lie.
 
     Args:
-      input: any sizes.
       output_value: the sizes of `input`, but `k` along `axis`.
       output_index: the same sizes.
-      axis: in [0, DimensionCount).
       k: from 1 to the size of `input` along `axis`.
-      axis_direction: an `AxisDirection`, or its DirectML name in full or as suffix.
 
     Example:
       >>> import numpy as np
@@ -210,7 +205,7 @@ class TopK1Desc(SeveralOutputs):
     input: Input
     output_value: Output
     output_index: Output
-    axis: UInt
+    axis: Axis
     k: UInt
     axis_direction: FieldDirection
 

@@ -16,7 +16,16 @@ from ..core.structs.fields import Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.unfold import unfold_windows
-from ._sliding_windows import PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
+from ._sliding_windows import (
+    Dilations,
+    PerWindow,
+    Strides,
+    columns_of,
+    function_rules,
+    sliding,
+    struct_rules,
+    support_of,
+)
 
 __all__ = ["UnfoldDesc", "unfold"]
 
@@ -116,8 +125,6 @@ class UnfoldDesc(OperatorDesc):
       input: (N, C, spatial sizes), of 1 to 6 spatial dimensions.
       output: (N, C * the product of window_sizes, the number of windows): always 3-D.
       window_sizes: elements of a window, per spatial dimension; at least 1.
-      strides: elements from a window to the next one; at least 1.
-      dilations: elements from one of a window to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
       end_padding: zeros after it.
 
@@ -138,8 +145,8 @@ class UnfoldDesc(OperatorDesc):
     input: Input
     output: Output
     window_sizes: Ints
-    strides: Ints
-    dilations: Ints
+    strides: Strides
+    dilations: Dilations
     start_padding: Ints
     end_padding: Ints
 

@@ -144,7 +144,6 @@ class Upsample2DDesc(OperatorDesc):
       input: 4-D or 5-D, (N, C, H, W) or (N, C, D, H, W).
       output: the sizes of `input`, but H times the height and W times the width.
       scale_size: the width and the height, in DirectML's order, each at least 1.
-      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
 
     Example:
       >>> import numpy as np

@@ -95,7 +95,6 @@ class ValueScale2DDesc(OperatorDesc):
 
     Args:
       input: exactly 4-D, (N, C, H, W), with 1 or 3 channels.
-      output: the sizes of `input`.
       scale: a number.
       bias: one number per channel.
 

@@ -24,7 +24,13 @@ def _reduced_sizes(x: Operands) -> tuple[int, ...]:
 
 
 class _PlaceDesc(OperatorDesc, is_base=True):
-    """The base of both: `end` is the extreme that they look for."""
+    """The base of both: `end` is the extreme that they look for.
+
+    Args:
+      output: the sizes of `input`, but 1 along `axes`; of a type of indices.
+      axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
+      axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
+    """
 
     input: Input
     output: Output
@@ -52,11 +58,6 @@ class _PlaceDesc(OperatorDesc, is_base=True):
 class ArgmaxDesc(_PlaceDesc):
     """DML_ARGMAX_OPERATOR_DESC: finds the index of the greatest element along some dimensions.
 
-    Args:
-      output: the sizes of `input`, but 1 along `axes`; of a type of indices.
-      axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
-      axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
-
     Example:
       >>> import numpy as np
       >>> from dml_jax import TensorDesc, descs
@@ -74,11 +75,6 @@ class ArgmaxDesc(_PlaceDesc):
 
 class ArgminDesc(_PlaceDesc):
     """DML_ARGMIN_OPERATOR_DESC: finds the index of the least element along some dimensions.
-
-    Args:
-      output: the sizes of `input`, but 1 along `axes`; of a type of indices.
-      axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
-      axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
 
     Example:
       >>> import numpy as np

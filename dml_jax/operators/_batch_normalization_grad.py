@@ -11,11 +11,11 @@ import jax.numpy as jnp
 
 from ..core.rules import same_sizes
 from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, levels
-from ..core.structs.fields import Float, Input, Output
+from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
 from ..operations.values.accumulation_types import narrow_apart
-from ._normalization_formulas import axes_of, inverse_deviation, widened
+from ._normalization_formulas import Epsilon, axes_of, inverse_deviation, widened
 
 __all__ = ["BatchNormalizationGradDesc", "BatchNormalizationTrainingGradDesc"]
 
@@ -55,7 +55,11 @@ def _gradients(
 
 
 class _GradientsDesc(SeveralOutputs, is_base=True):
-    """The base of both structs: all gradients of a normalization, whose mean and variance are constants or not."""
+    """The base of both structs: all gradients of a normalization, whose mean and variance are constants or not.
+
+    Args:
+      output_gradient: the gradient of `input`, of its sizes.
+    """
 
     input: Input
     input_gradient: Input
@@ -65,7 +69,7 @@ class _GradientsDesc(SeveralOutputs, is_base=True):
     output_gradient: Output
     output_scale_gradient: Output
     output_bias_gradient: Output
-    epsilon: Float
+    epsilon: Epsilon
 
     in_jax = "jax.vjp"
     moves_words = False
@@ -90,8 +94,6 @@ class BatchNormalizationGradDesc(_GradientsDesc):
     Args:
       input_gradient: the gradient of the output of BATCH_NORMALIZATION, of the sizes of `input`.
       mean: of each dimension 1 or the size of `input`; along those of 1, gradients are added up.
-      output_gradient: the gradient of `input`, of its sizes.
-      epsilon: a number that is added to the variance.
 
     Example:
       >>> import numpy as np
@@ -118,8 +120,6 @@ class BatchNormalizationTrainingGradDesc(_GradientsDesc):
       input_gradient: the gradient of the output of BATCH_NORMALIZATION_TRAINING, of the sizes of `input`.
       mean: that operator's mean; of each dimension 1 or the size of `input`.
       variance: that operator's variance, of the sizes of `mean`.
-      output_gradient: the gradient of `input`, of its sizes.
-      epsilon: a number that is added to the variance.
 
     Example:
       >>> import numpy as np

@@ -94,12 +94,26 @@ STRUCT_RULES = (
 )
 
 
-class DepthToSpaceDesc(OperatorDesc):
-    """DML_DEPTH_TO_SPACE_OPERATOR_DESC: moves blocks of channels into rows and columns, DEPTH_COLUMN_ROW.
+class _VersionDesc(OperatorDesc, is_base=True):
+    """The base of both versions.
 
     Args:
       input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
       output: (N, C / block_size**2, H * block_size, W * block_size).
+    """
+
+    input: Input
+    output: Output
+    block_size: BlockSize
+
+    constraints = STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return run_in_memory_format(self, depth_to_space, input)
+
+
+class DepthToSpaceDesc(_VersionDesc):
+    """DML_DEPTH_TO_SPACE_OPERATOR_DESC: moves blocks of channels into rows and columns, DEPTH_COLUMN_ROW.
 
     Example:
       >>> import numpy as np
@@ -112,23 +126,11 @@ class DepthToSpaceDesc(OperatorDesc):
     Source: DML_DEPTH_TO_SPACE_OPERATOR_DESC. It gives no range for BlockSize; at least 1 is the choice made here.
     """
 
-    input: Input
-    output: Output
-    block_size: BlockSize
-
     support = SINCE_1_0
-    constraints = STRUCT_RULES
-
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return run_in_memory_format(self, depth_to_space, input)
 
 
-class DepthToSpace1Desc(OperatorDesc):
+class DepthToSpace1Desc(_VersionDesc):
     """DML_DEPTH_TO_SPACE1_OPERATOR_DESC: moves blocks of channels into rows and columns, in either order.
-
-    Args:
-      input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
-      output: (N, C / block_size**2, H * block_size, W * block_size).
 
     Example:
       >>> import numpy as np
@@ -142,13 +144,6 @@ class DepthToSpace1Desc(OperatorDesc):
     Source: DML_DEPTH_TO_SPACE1_OPERATOR_DESC. It gives no range for BlockSize; at least 1 is the choice made here.
     """
 
-    input: Input
-    output: Output
-    block_size: BlockSize
     order: FieldOrder
 
     support = SINCE_2_1
-    constraints = STRUCT_RULES
-
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return run_in_memory_format(self, depth_to_space, input)

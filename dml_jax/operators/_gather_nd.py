@@ -112,16 +112,29 @@ def gather_nd(
     )
 
 
-class GatherNDDesc(OperatorDesc):
-    """DML_GATHER_ND_OPERATOR_DESC: reads the slice that each tuple along the last dimension of `indices` addresses.
+class _VersionDesc(OperatorDesc, is_base=True):
+    """The base of both versions.
 
     Args:
       input: only the last `input_dimension_count` sizes count, the others are 1.
       indices: only the last `indices_dimension_count` sizes count, the others are 1; its last size is the tuple's.
-      output: all but the last real size of `indices`, then the sizes of `input` that no coordinate takes;
-        right-aligned.
       input_dimension_count: in [1, DimensionCount].
       indices_dimension_count: in [1, DimensionCount].
+    """
+
+    input: Input
+    indices: IndexInput
+    output: Output
+    input_dimension_count: UInt
+    indices_dimension_count: UInt
+
+
+class GatherNDDesc(_VersionDesc):
+    """DML_GATHER_ND_OPERATOR_DESC: reads the slice that each tuple along the last dimension of `indices` addresses.
+
+    Args:
+      output: all but the last real size of `indices`, then the sizes of `input` that no coordinate takes;
+        right-aligned.
 
     Example:
       >>> import numpy as np
@@ -137,13 +150,6 @@ class GatherNDDesc(OperatorDesc):
       followed here, and the length of a tuple is bounded by InputDimensionCount.
     """
 
-    input: Input
-    indices: IndexInput
-    output: Output
-    input_dimension_count: UInt
-    indices_dimension_count: UInt
-
-    operator_type = "GATHER_ND"
     support = INDEXED_2_1
     constraints = slice_rules("output")
 
@@ -151,16 +157,12 @@ class GatherNDDesc(OperatorDesc):
         return _gather_tuples(self, input, indices, 0)
 
 
-class GatherND1Desc(OperatorDesc):
+class GatherND1Desc(_VersionDesc):
     """DML_GATHER_ND1_OPERATOR_DESC: GATHER_ND with leading dimensions that `input`, `indices` and `output` share.
 
     Args:
-      input: only the last `input_dimension_count` sizes count, the others are 1.
-      indices: only the last `indices_dimension_count` sizes count, the others are 1; its last size is the tuple's.
       output: all but the last real size of `indices`, then the sizes of `input` that no batch dimension and no
         coordinate takes; right-aligned.
-      input_dimension_count: in [1, DimensionCount].
-      indices_dimension_count: in [1, DimensionCount].
       batch_dimension_count: below both counts; the batch sizes of `input` and `indices` are equal.
 
     Example:
@@ -182,14 +184,8 @@ class GatherND1Desc(OperatorDesc):
       example; the example is followed here, and batch sizes that differ are refused.
     """
 
-    input: Input
-    indices: IndexInput
-    output: Output
-    input_dimension_count: UInt
-    indices_dimension_count: UInt
     batch_dimension_count: UInt
 
-    operator_type = "GATHER_ND1"
     support = INDEXED_3_0
     constraints = slice_rules("output", has_batch=True)
 
@@ -197,9 +193,7 @@ class GatherND1Desc(OperatorDesc):
         return _gather_tuples(self, input, indices, self.batch_dimension_count)
 
 
-def _gather_tuples(
-    desc: GatherNDDesc | GatherND1Desc, input: jax.Array, indices: jax.Array, batch_dims: int
-) -> jax.Array:
+def _gather_tuples(desc: _VersionDesc, input: jax.Array, indices: jax.Array, batch_dims: int) -> jax.Array:
     real_input = input.reshape(desc.input.sizes[-desc.input_dimension_count :])
     real_indices = indices.reshape(desc.indices.sizes[-desc.indices_dimension_count :])
     return gather_nd(real_input, real_indices, batch_dims=batch_dims).reshape(desc.output.sizes)

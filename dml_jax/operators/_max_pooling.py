@@ -240,11 +240,30 @@ class MaxPoolingDesc(OperatorDesc):
         return _compute(self, input)
 
 
-class MaxPooling1Desc(OneOrSeveralOutputs):
-    """DML_MAX_POOLING1_OPERATOR_DESC: finds the greatest element of each window, and where it lies.
+class _IndexedDesc(OneOrSeveralOutputs, is_base=True):
+    """The base of the versions with indices.
 
     Args:
       output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
+    """
+
+    input: Image
+    output: Pooled
+    output_indices: OptionalOutput
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+
+    other_types = ("output_indices",)
+    moves_words = False
+
+    def compute_checked(self, input: jax.Array) -> Any:
+        return _compute(self, input)
+
+
+class MaxPooling1Desc(_IndexedDesc):
+    """DML_MAX_POOLING1_OPERATOR_DESC: finds the greatest element of each window, and where it lies.
 
     Example:
       >>> import numpy as np
@@ -259,28 +278,12 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
              [4, 7]], dtype=uint32)
     """
 
-    input: Image
-    output: Pooled
-    output_indices: OptionalOutput
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
-
-    other_types = ("output_indices",)
-    moves_words = False
     support = _since("2_0")
     constraints = (*pooling_struct_rules(dilated=False), _WITH_INDICES)
 
-    def compute_checked(self, input: jax.Array) -> Any:
-        return _compute(self, input)
 
-
-class MaxPooling2Desc(OneOrSeveralOutputs):
+class MaxPooling2Desc(_IndexedDesc):
     """DML_MAX_POOLING2_OPERATOR_DESC: finds the greatest element of each dilated window, and where it lies.
-
-    Args:
-      output_indices: the sizes of `output`; flat row-major indices into `input`. Or None.
 
     Example:
       >>> import numpy as np
@@ -297,19 +300,7 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
       spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Image
-    output: Pooled
-    output_indices: OptionalOutput
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
     dilations: Dilations
 
-    other_types = ("output_indices",)
-    moves_words = False
     support = _since("2_1")
     constraints = (*pooling_struct_rules(dilated=True), _WITH_INDICES)
-
-    def compute_checked(self, input: jax.Array) -> Any:
-        return _compute(self, input)

@@ -380,7 +380,24 @@ class Resample1Desc(OperatorDesc):
         return _with_offsets(self, input)
 
 
-class Resample2Desc(OperatorDesc):
+class _RoundedDesc(OperatorDesc, is_base=True):
+    """The base of the versions that say how points halfway between two elements are rounded."""
+
+    input: Input
+    output: Resized
+    interpolation_mode: FieldMode
+    rounding_direction: RoundingDirection
+    scales: Scales
+    input_pixel_offsets: PixelOffsets
+    output_pixel_offsets: PixelOffsets
+
+    constraints = STRUCT_LAW
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _with_offsets(self, input, self.rounding_direction)
+
+
+class Resample2Desc(_RoundedDesc):
     """DML_RESAMPLE2_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down.
 
     Example:
@@ -396,22 +413,10 @@ class Resample2Desc(OperatorDesc):
     Source: DML_RESAMPLE2_OPERATOR_DESC. It does not say how 8-bit integers are rounded; see `resample`.
     """
 
-    input: Input
-    output: Resized
-    interpolation_mode: FieldMode
-    rounding_direction: RoundingDirection
-    scales: Scales
-    input_pixel_offsets: PixelOffsets
-    output_pixel_offsets: PixelOffsets
-
     support = levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS))
-    constraints = STRUCT_LAW
-
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _with_offsets(self, input, self.rounding_direction)
 
 
-class Resample3Desc(OperatorDesc):
+class Resample3Desc(_RoundedDesc):
     """DML_RESAMPLE3_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down, unfiltered.
 
     Args:
@@ -429,24 +434,14 @@ class Resample3Desc(OperatorDesc):
     Source: DML_RESAMPLE3_OPERATOR_DESC. The numbers of its filter are not known: a scale below 0.5 refuses it.
     """
 
-    input: Input
-    output: Resized
-    interpolation_mode: FieldMode
-    rounding_direction: RoundingDirection
-    scales: Scales
-    input_pixel_offsets: PixelOffsets
-    output_pixel_offsets: PixelOffsets
     antialiased: Bool
 
     support = levels(("6_4", _RANKS, _BYTES))
     constraints = (*STRUCT_LAW, UNFILTERED)
 
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _with_offsets(self, input, self.rounding_direction)
-
 
 def _with_offsets(
-    desc: Resample1Desc | Resample2Desc | Resample3Desc, input: jax.Array, direction: AxisDirection | None = None
+    desc: Resample1Desc | _RoundedDesc, input: jax.Array, direction: AxisDirection | None = None
 ) -> jax.Array:
     return resample(
         input,

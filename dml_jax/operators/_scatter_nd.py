@@ -148,7 +148,6 @@ class ScatterNDDesc(OperatorDesc):
     input_dimension_count: UInt
     indices_dimension_count: UInt
 
-    operator_type = "SCATTER_ND"
     replaces_in = "input"
     support = INDEXED_2_1
     constraints = (*slice_rules("updates"), same_sizes("output", "input"))

@@ -92,12 +92,26 @@ STRUCT_RULES = (
 )
 
 
-class SpaceToDepthDesc(OperatorDesc):
-    """DML_SPACE_TO_DEPTH_OPERATOR_DESC: moves blocks of rows and columns into channels, DEPTH_COLUMN_ROW.
+class _VersionDesc(OperatorDesc, is_base=True):
+    """The base of both versions.
 
     Args:
       input: exactly 4-D, (N, C, H, W); H and W are multiples of block_size.
       output: (N, C * block_size**2, H / block_size, W / block_size).
+    """
+
+    input: Input
+    output: Output
+    block_size: BlockSize
+
+    constraints = STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return run_in_memory_format(self, space_to_depth, input)
+
+
+class SpaceToDepthDesc(_VersionDesc):
+    """DML_SPACE_TO_DEPTH_OPERATOR_DESC: moves blocks of rows and columns into channels, DEPTH_COLUMN_ROW.
 
     Example:
       >>> import numpy as np
@@ -111,23 +125,11 @@ class SpaceToDepthDesc(OperatorDesc):
       followed here. It gives no range for BlockSize; at least 1 is the choice made here.
     """
 
-    input: Input
-    output: Output
-    block_size: BlockSize
-
     support = SINCE_1_0
-    constraints = STRUCT_RULES
-
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return run_in_memory_format(self, space_to_depth, input)
 
 
-class SpaceToDepth1Desc(OperatorDesc):
+class SpaceToDepth1Desc(_VersionDesc):
     """DML_SPACE_TO_DEPTH1_OPERATOR_DESC: moves blocks of rows and columns into channels, in either order.
-
-    Args:
-      input: exactly 4-D, (N, C, H, W); H and W are multiples of block_size.
-      output: (N, C * block_size**2, H / block_size, W / block_size).
 
     Example:
       >>> import numpy as np
@@ -142,13 +144,6 @@ class SpaceToDepth1Desc(OperatorDesc):
       followed here. It gives no range for BlockSize; at least 1 is the choice made here.
     """
 
-    input: Input
-    output: Output
-    block_size: BlockSize
     order: FieldOrder
 
     support = SINCE_2_1
-    constraints = STRUCT_RULES
-
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return run_in_memory_format(self, space_to_depth, input)

@@ -143,13 +143,28 @@ def _compute(
     return values, indices.astype(index.dtype)
 
 
-class TopKDesc(SeveralOutputs):
-    """DML_TOP_K_OPERATOR_DESC: finds the greatest elements along an axis, and where they lie.
+class _VersionDesc(SeveralOutputs, is_base=True):
+    """The base of both versions.
 
     Args:
       output_value: the sizes of `input`, but `k` along `axis`.
       output_index: the same sizes.
       k: from 1 to the size of `input` along `axis`.
+    """
+
+    input: Input
+    output_value: Output
+    output_index: Output
+    axis: Axis
+    k: UInt
+
+    other_types = ("output_index",)
+    moves_words = False
+    constraints = _STRUCT_RULES
+
+
+class TopKDesc(_VersionDesc):
+    """DML_TOP_K_OPERATOR_DESC: finds the greatest elements along an axis, and where they lie.
 
     Example:
       >>> import numpy as np
@@ -164,31 +179,17 @@ class TopKDesc(SeveralOutputs):
       on, and K less than the size, where there is no reason for it.
     """
 
-    input: Input
-    output_value: Output
-    output_index: Output
-    axis: Axis
-    k: UInt
-
-    other_types = ("output_index",)
-    moves_words = False
     support = (
         *_SINCE_2_1,
         Support.of("1_0", RANK_4, input=FLOATS, output_index=(DataType.UINT32,)),
     )
-    constraints = _STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _compute(input, self.output_index, self.axis, self.k, "decreasing")
 
 
-class TopK1Desc(SeveralOutputs):
+class TopK1Desc(_VersionDesc):
     """DML_TOP_K1_OPERATOR_DESC: finds the greatest or the least elements along an axis, and where they lie.
-
-    Args:
-      output_value: the sizes of `input`, but `k` along `axis`.
-      output_index: the same sizes.
-      k: from 1 to the size of `input` along `axis`.
 
     Example:
       >>> import numpy as np
@@ -202,17 +203,9 @@ class TopK1Desc(SeveralOutputs):
     Source: DML_TOP_K1_OPERATOR_DESC. Its page says K less than the size, where there is no reason for it.
     """
 
-    input: Input
-    output_value: Output
-    output_index: Output
-    axis: Axis
-    k: UInt
     axis_direction: FieldDirection
 
-    other_types = ("output_index",)
-    moves_words = False
     support = _SINCE_2_1
-    constraints = _STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
         direction = direction_of(self.axis_direction)

@@ -11,13 +11,14 @@ def operator_type_of(class_name: str) -> str:
     Raises:
       TypeError: the class has no such name.
     """
-    words = re.findall("[A-Z][a-z0-9]*", class_name)
-    if "".join(words) != class_name or words[-1:] != ["Desc"] or len(words) == 1:
+    stem = class_name.removesuffix("Desc")
+    words = re.findall("[A-Z]+[a-z0-9]*", stem)
+    if "".join(words) != stem or stem in (class_name, ""):
         raise TypeError(
             f"{class_name}: its name must be that of DirectML's struct, as MaxPooling1Desc for "
             "DML_MAX_POOLING1_OPERATOR_DESC; or give operator_type; or is_base=True, if it is only a base of structs"
         )
-    return "_".join(words[:-1]).upper()
+    return "_".join(words).upper()
 
 
 def class_name_of(operator_type: str) -> str:

@@ -48,6 +48,7 @@ MISUSES: Mapping[str, Callable[[], object]] = {
     "missing field": lambda: dml_jax.DepthToSpaceDesc(DEPTH, SPACE),  # pyright: ignore[reportCallIssue]
     "sizes for a tensor": lambda: dml_jax.DepthToSpaceDesc((1, 4, 1, 1), SPACE, 2),  # pyright: ignore[reportArgumentType]
     "order that is missing": lambda: dml_jax.DepthToSpace1Desc(DEPTH, SPACE, 2),  # pyright: ignore[reportCallIssue]
+    "float for a mode": lambda: dml_jax.ResampleDesc(SPACE, SPACE, 0.5, (1, 1, 1, 1)),  # pyright: ignore[reportArgumentType]
     "misspelled field": lambda: BLOCKS.blocksize,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     "number of a level": lambda: BLOCKS.validate(3),  # pyright: ignore[reportArgumentType]
     "list to compute": lambda: BLOCKS.compute([1]),  # pyright: ignore[reportArgumentType]

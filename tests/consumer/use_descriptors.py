@@ -234,7 +234,7 @@ def elements() -> list[OperatorDesc]:
     assert_type(steep.output, TensorDesc)
     assert_type(steep.activation, Activation)
     assert_type(steep.compute(np.array([[-1, 0, 1]], np.float32)), jax.Array)
-    softmax = ActivationSoftmax1Desc(row, row, axes=(1,))
+    softmax = ActivationSoftmax1Desc(row, row, axes=[1])
     assert_type(softmax.axes, tuple[int, ...])
     added = ElementWiseAdd1Desc(row, row, row, fused_activation=steep.activation)
     assert_type(added.fused_activation, Activation | None)

@@ -1,9 +1,13 @@
 """Shared cases of cumulative sums and products: an oracle by loops, and random structs."""
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 from draws import dims
 from operator_cases import f32
 from oracles import coordinates
+from small_arrays import numbered
 
 # DirectML's documented rows.
 ROWS = f32(1, 1, 3, 4)
@@ -34,6 +38,16 @@ def _element(number, dtype):
     if dtype.kind in "iu":
         return np.array(number % 2 ** (8 * dtype.itemsize), np.uint64).astype(dtype)
     return np.array(number).astype(dtype)
+
+
+def every_call(function, oracle, shapes):
+    """Along every axis, in both directions, exclusive or not."""
+    for shape in shapes:
+        for axis, direction, exclusive in product(
+            range(-len(shape), len(shape)), ("increasing", "decreasing"), (False, True)
+        ):
+            x, static = numbered(shape), {"axis": axis, "direction": direction, "exclusive": exclusive}
+            yield partial(function, **static), (x,), oracle(x, **static)
 
 
 def draw(exclusive):

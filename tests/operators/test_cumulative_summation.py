@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits
-from cumulative_cases import NUMBERS, ROWS, accumulated, draw, exact
+from cumulative_cases import NUMBERS, ROWS, accumulated, draw, every_call, exact
 from operator_cases import Call, Example, Struct, f32
 from small_arrays import every_small_shape, numbered
 
@@ -68,15 +68,7 @@ STRUCTS = (
 
 @every_small_shape
 def test_every_small_shape(shapes):
-    def calls():
-        for shape in shapes:
-            for axis in range(-len(shape), len(shape)):
-                for direction in ("increasing", "decreasing"):
-                    for exclusive in (False, True):
-                        x, static = numbered(shape), {"direction": direction, "exclusive": exclusive}
-                        yield partial(cumulative_summation, axis=axis, **static), (x,), oracle(x, axis, **static)
-
-    assert_calls_agree(calls())
+    assert_calls_agree(every_call(cumulative_summation, oracle, shapes))
 
 
 @pytest.mark.thinned(2)

@@ -10,14 +10,7 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, numbers, same_dtype, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within, computed_by
-from ..core.structs.feature_level_tables import (
-    ALL_BUT_FLOAT64,
-    FLOATS,
-    INDEX_TYPES,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    levels,
-)
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, levels
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
@@ -140,11 +133,7 @@ class ElementWiseAdd1Desc(OperatorDesc):
     fused_activation: Fused = None
 
     in_place = True
-    support = levels(
-        ("3_0", RANKS_1_TO_8, FLOATS),
-        ("2_0", RANKS_4_TO_5, FLOATS),
-        of="a",
-    )
+    support = levels(("3_0", RANKS_1_TO_8, FLOATS), ("2_0", RANKS_4_TO_5, FLOATS), of="a")
     constraints = (same_sizes("b", "a"), same_sizes("output", "a"))
 
     def compute_checked(self, a: jax.Array, b: jax.Array) -> jax.Array:

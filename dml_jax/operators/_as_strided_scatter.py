@@ -43,12 +43,7 @@ def _dims(x: Operands) -> Dims:
 
 @operator(*RULES, dims=_dims)
 def as_strided_scatter(
-    buffer: Data,
-    updates: Data,
-    strides: Sequence[int],
-    *,
-    offset: int = 0,
-    out_sharding: OutSharding = None,
+    buffer: Data, updates: Data, strides: Sequence[int], *, offset: int = 0, out_sharding: OutSharding = None
 ) -> jax.Array:
     """Copies a flat `buffer` and writes `updates` through `strides`, in elements; inverts `as_strided`.
 

@@ -69,10 +69,7 @@ class BatchNormalizationDesc(OperatorDesc):
         *(broadcast_to(name, "input") for name in ("mean", "variance", "scale", "bias")),
         same_sizes("output", "input"),
     )
-    lifted = (
-        ("4_0", _per_element("mean")),
-        ("4_0", _per_element("variance")),
-    )
+    lifted = (("4_0", _per_element("mean")), ("4_0", _per_element("variance")))
 
     def compute_checked(
         self, input: jax.Array, mean: jax.Array, variance: jax.Array, scale: jax.Array, bias: jax.Array

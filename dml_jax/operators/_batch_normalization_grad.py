@@ -77,12 +77,7 @@ class _GradientsDesc(SeveralOutputs, is_base=True):
     in_training: ClassVar[bool]
 
     def compute_checked(
-        self,
-        input: jax.Array,
-        input_gradient: jax.Array,
-        mean: jax.Array,
-        variance: jax.Array,
-        scale: jax.Array,
+        self, input: jax.Array, input_gradient: jax.Array, mean: jax.Array, variance: jax.Array, scale: jax.Array
     ) -> tuple[jax.Array, ...]:
         arrays = (input, input_gradient, mean, variance, scale)
         return _gradients(*arrays, epsilon=self.epsilon, in_training=self.in_training)

@@ -85,16 +85,10 @@ _EXTREMES = levels(
     of="a",
 )
 _REMAINDERS = levels(
-    ("6_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
-    ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
-    ("2_1", RANK_4, UP_TO_32_BITS),
-    of="a",
+    ("6_0", RANKS_1_TO_8, ALL_BUT_FLOAT64), ("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("2_1", RANK_4, UP_TO_32_BITS), of="a"
 )
 _TRUTHS = levels(
-    ("3_0", RANKS_1_TO_8, LOGICAL_TYPES),
-    ("2_0", RANK_4, LOGICAL_TYPES),
-    ("1_0", RANK_4, (DataType.UINT32,)),
-    of="a",
+    ("3_0", RANKS_1_TO_8, LOGICAL_TYPES), ("2_0", RANK_4, LOGICAL_TYPES), ("1_0", RANK_4, (DataType.UINT32,)), of="a"
 )
 _COMPARED_SINCE_1_0 = _comparison_support(
     ("2_1", UP_TO_32_BITS, LOGICAL_TYPES), ("2_0", FLOATS, LOGICAL_TYPES), ("1_0", FLOATS, (DataType.UINT32,))
@@ -198,10 +192,7 @@ ROWS: Mapping[str, Row] = {
         "1 where a <= b, 0 elsewhere.", jnp.less_equal, "jax.numpy.less_equal", _comparison_support()
     ),
     "ELEMENT_WISE_BIT_SHIFT_LEFT": _of_two(
-        "a with its bits moved up by b places; 0 if there are no more.",
-        lax.shift_left,
-        "jax.lax.shift_left",
-        _SHIFTS,
+        "a with its bits moved up by b places; 0 if there are no more.", lax.shift_left, "jax.lax.shift_left", _SHIFTS
     ),
     "ELEMENT_WISE_BIT_SHIFT_RIGHT": _of_two(
         "a with its bits moved down by b places; 0 if there are no more.",

@@ -38,12 +38,7 @@ RULES = (Rule("castable(input)", "{input}.{dtype} must have numbers that {dtype}
 
 
 @operator(*RULES, dims=dims_of_input)
-def cast(
-    input: Data,
-    dtype: DType,
-    *,
-    out_sharding: OutSharding = None,
-) -> jax.Array:
+def cast(input: Data, dtype: DType, *, out_sharding: OutSharding = None) -> jax.Array:
     """Converts the numbers of `input` to another type, by one rule on every device.
 
     A float becomes an integer by leaving out its fraction; one that is too large becomes the largest integer, too small

@@ -14,14 +14,7 @@ from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import dims_of_input
-from ..core.structs.feature_level_tables import (
-    ALL_BUT_FLOAT64,
-    FLOATS,
-    RANK_4,
-    RANKS_1_TO_8,
-    UP_TO_32_BITS,
-    levels,
-)
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Float, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated

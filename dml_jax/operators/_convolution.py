@@ -402,10 +402,7 @@ class ConvolutionDesc(OperatorDesc):
     group_count: GroupCount = 1
     fused_activation: Fused = None
 
-    support = levels(
-        ("4_0", range(3, 6), FLOATS),
-        ("1_0", RANKS_4_TO_5, FLOATS),
-    )
+    support = levels(("4_0", range(3, 6), FLOATS), ("1_0", RANKS_4_TO_5, FLOATS))
     constraints = (
         *COUNTS,
         *(rule for rule, least in zip(NUMBERS, LEAST.values(), strict=True) if least > 0),  # no field is negative

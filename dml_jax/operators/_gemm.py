@@ -12,16 +12,7 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, Flag, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import (
-    Operands,
-    custom,
-    floats,
-    if_given,
-    minimum_rank,
-    representable,
-    same_dtype,
-    sizes_follow,
-)
+from ..core.rules import Operands, custom, floats, if_given, minimum_rank, representable, same_dtype, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
@@ -207,11 +198,7 @@ class GemmDesc(OperatorDesc):
     beta: Float = 1.0
     fused_activation: Fused = None
 
-    support = levels(
-        ("4_0", range(2, 5), FLOATS),
-        ("1_0", RANK_4, FLOATS),
-        of="a",
-    )
+    support = levels(("4_0", range(2, 5), FLOATS), ("1_0", RANK_4, FLOATS), of="a")
     constraints = (
         SAME_BATCH,
         SAME_INNER_SIZE,

@@ -12,14 +12,7 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import dims_of_input
-from ..core.structs.feature_level_tables import (
-    ALL_TYPES,
-    FLOATS,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
-    levels,
-)
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
 from ..core.structs.field_types import default
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc

@@ -243,11 +243,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     other_ranks = (*scales_of(*_ALL), *zero_points_of(*_ALL))
     support = tuple(
         Support.of(
-            level,
-            ranks,
-            **dict.fromkeys(_ALL, BYTES),
-            **dict.fromkeys(scales_of(*_ALL), REAL),
-            bias=(DataType.INT32,),
+            level, ranks, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL), bias=(DataType.INT32,)
         )
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )

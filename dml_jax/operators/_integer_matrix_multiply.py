@@ -141,11 +141,7 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
     lifted = _older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(
-        self,
-        a: jax.Array,
-        a_zero_point: jax.Array | None,
-        b: jax.Array,
-        b_zero_point: jax.Array | None,
+        self, a: jax.Array, a_zero_point: jax.Array | None, b: jax.Array, b_zero_point: jax.Array | None
     ) -> jax.Array:
         return multiply_integers(a, a_zero_point, b, b_zero_point)
 

@@ -167,10 +167,5 @@ class LocalResponseNormalizationDesc(OperatorDesc):
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return local_response_normalization(
-            input,
-            self.local_size,
-            cross_channel=self.cross_channel,
-            alpha=self.alpha,
-            beta=self.beta,
-            bias=self.bias,
+            input, self.local_size, cross_channel=self.cross_channel, alpha=self.alpha, beta=self.beta, bias=self.bias
         )

@@ -35,10 +35,7 @@ def _per_channel(tensor: str) -> Rule:
     return if_given(tensor, custom(f"per_channel({tensor})", text, broken_by))
 
 
-SIZES = (
-    *(if_given(name, broadcast_to(name, "input")) for name in ("scale", "bias")),
-    same_sizes("output", "input"),
-)
+SIZES = (*(if_given(name, broadcast_to(name, "input")) for name in ("scale", "bias")), same_sizes("output", "input"))
 AXES = different_axes("input")
 BOTH = custom("both", "{scale} and {bias} must be given together below feature level 5_2", _alone)
 
@@ -143,11 +140,7 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     moves_words = False
     support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
     constraints = (*SIZES, AXES)
-    lifted = (
-        ("5_2", BOTH),
-        ("4_0", _per_channel("scale")),
-        ("4_0", _per_channel("bias")),
-    )
+    lifted = (("5_2", BOTH), ("4_0", _per_channel("scale")), ("4_0", _per_channel("bias")))
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
         return _standardize(self, input, (scale, bias), self.axes, use_variance=self.normalize_variance)

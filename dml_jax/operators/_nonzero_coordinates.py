@@ -28,10 +28,7 @@ def _too_many(x: Operands) -> str | None:
     return f"there are {prod(known)}" if prod(known) >= 2**32 else None
 
 
-RULES = (
-    numbers("input"),
-    custom("countable(input)", "{input} must have fewer than 2**32 elements", _too_many),
-)
+RULES = (numbers("input"), custom("countable(input)", "{input} must have fewer than 2**32 elements", _too_many))
 
 
 def _dims(x: Operands) -> Dims:

@@ -12,16 +12,7 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import (
-    Operands,
-    at_least,
-    axis_of,
-    custom,
-    integer_indices,
-    minimum_rank,
-    representable,
-    sizes_follow,
-)
+from ..core.rules import Operands, at_least, axis_of, custom, integer_indices, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import (
     ALL_TYPES,

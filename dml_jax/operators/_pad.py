@@ -13,25 +13,9 @@ from ..core.arguments.exact_scalars import as_number
 from ..core.arguments.kinds import Data, Number, OutSharding, attribute, fill_in
 from ..core.arguments.operator import operator
 from ..core.arguments.static_values import as_name
-from ..core.rules import (
-    Operands,
-    Rule,
-    custom,
-    each_at_least,
-    one_of,
-    one_per_dimension,
-    representable,
-    sizes_follow,
-)
+from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.feature_level_tables import (
-    ALL_TYPES,
-    FLOATS,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    UP_TO_32_BITS,
-    levels,
-)
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
 from ..core.structs.field_types import Named
 from ..core.structs.fields import Float, Input, Ints, Output, named
 from ..core.structs.operator_desc import OperatorDesc
@@ -218,10 +202,7 @@ class PaddingDesc(OperatorDesc):
         ("1_0", RANKS_4_TO_5, FLOATS),
     )
     constraints = (*COUNTS, SIZES, ENOUGH)
-    lifted = (
-        _below("6_4", PaddingMode.WRAP),
-        _below("3_0", PaddingMode.SYMMETRIC),
-    )
+    lifted = (_below("6_4", PaddingMode.WRAP), _below("3_0", PaddingMode.SYMMETRIC))
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return _run(self, input, truncated(self.padding_value, self.input.data_type))

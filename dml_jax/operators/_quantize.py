@@ -116,13 +116,7 @@ class QuantizeDesc(OperatorDesc):
     in_jax = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
     other_types = ("quantizations", "output")
     support = (Support.of("6_3", RANKS_1_TO_8, input=FLOATS, output=_SMALL),)
-    constraints = (
-        _COUNTED,
-        _BLOCKS,
-        _ALIKE,
-        same_sizes("output", "input"),
-        _types("input", "output"),
-    )
+    constraints = (_COUNTED, _BLOCKS, _ALIKE, same_sizes("output", "input"), _types("input", "output"))
 
     def compute_checked(self, input: jax.Array, quantizations: Sequence[jax.Array]) -> jax.Array:
         scale, zero_point = _given(quantizations)
@@ -159,13 +153,7 @@ class DequantizeDesc(OperatorDesc):
     in_jax = "jax.numpy.subtract(q, zero_point) * scale"
     other_types = ("quantizations", "output")
     support = (Support.of("6_3", RANKS_1_TO_8, input=_SMALL, output=FLOATS),)
-    constraints = (
-        _COUNTED,
-        _BLOCKS,
-        _ALIKE,
-        same_sizes("output", "input"),
-        _types("output", "input"),
-    )
+    constraints = (_COUNTED, _BLOCKS, _ALIKE, same_sizes("output", "input"), _types("output", "input"))
 
     def compute_checked(self, input: jax.Array, quantizations: Sequence[jax.Array]) -> jax.Array:
         scale, zero_point = _given(quantizations)

@@ -11,18 +11,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.xla_workarounds import divide
 from ._average_pooling import sums_and_counts
 from ._pooling_rules import Image, Pooled, pooling_struct_rules
-from ._quantization import (
-    BYTES,
-    REAL,
-    PerAxis,
-    centred,
-    quantize,
-    rules_of,
-    scales_of,
-    spread,
-    unfused,
-    zero_points_of,
-)
+from ._quantization import BYTES, REAL, PerAxis, centred, quantize, rules_of, scales_of, spread, unfused, zero_points_of
 from ._sliding_windows import Dilations, EndPadding, StartPadding, Strides, WindowSize
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]

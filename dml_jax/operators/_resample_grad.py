@@ -6,12 +6,7 @@ from functools import partial
 
 import jax
 
-from ..core.structs.enumerations import (
-    AxisDirection,
-    FieldMode,
-    direction_of,
-    mode_of,
-)
+from ..core.structs.enumerations import AxisDirection, FieldMode, direction_of, mode_of
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc

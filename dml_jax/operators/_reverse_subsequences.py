@@ -41,13 +41,7 @@ SHARED = (
     custom("one_length", f"{{{LENGTHS}}}.{{sizes}} must be 1 along {{axis}}", _several),
     same_sizes(LENGTHS, "input", except_along="axis"),
 )
-RULES = (
-    integer_indices(LENGTHS),
-    minimum_rank("input", 1),
-    same_rank(LENGTHS, "input"),
-    axis_of("input"),
-    *SHARED,
-)
+RULES = (integer_indices(LENGTHS), minimum_rank("input", 1), same_rank(LENGTHS, "input"), axis_of("input"), *SHARED)
 
 
 def _dims(x: Operands) -> Dims:

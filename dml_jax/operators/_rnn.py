@@ -8,17 +8,7 @@ import jax
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import (
-    Operands,
-    Rule,
-    custom,
-    floats,
-    if_given,
-    integer_indices,
-    one_of,
-    representable,
-    same_dtype,
-)
+from ..core.rules import Operands, Rule, custom, floats, if_given, integer_indices, one_of, representable, same_dtype
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation

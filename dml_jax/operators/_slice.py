@@ -27,10 +27,7 @@ __all__ = ["Slice1Desc", "SliceDesc", "slice"]
 OFFSETS, SIZES, STRIDES = WINDOW = "input_window_offsets", "input_window_sizes", "input_window_strides"
 
 
-RULES = (
-    *(one_per_dimension(name, "input") for name in WINDOW),
-    *window_rules("input", *WINDOW),
-)
+RULES = (*(one_per_dimension(name, "input") for name in WINDOW), *window_rules("input", *WINDOW))
 
 
 def _dims(x: Operands) -> Dims:
@@ -190,10 +187,7 @@ class Slice1Desc(OperatorDesc):
     input_window_strides: Annotated[Row[int], counted_by("DimensionCount", INT)]
 
     support = levels(*_TABLE)
-    constraints = (
-        *RULES,
-        within_reach("output", SIZES, STRIDES),
-    )
+    constraints = (*RULES, within_reach("output", SIZES, STRIDES))
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         copied = slice(input, self.input_window_offsets, self.input_window_sizes, self.input_window_strides)

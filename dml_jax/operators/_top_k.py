@@ -56,12 +56,7 @@ def _dims(x: Operands) -> Dims:
 
 @operator(*RULES, dims=_dims)
 def top_k(
-    input: Data,
-    axis: int,
-    k: int,
-    *,
-    direction: DirectionName = "decreasing",
-    out_sharding: OutSharding = None,
+    input: Data, axis: int, k: int, *, direction: DirectionName = "decreasing", out_sharding: OutSharding = None
 ) -> tuple[jax.Array, jax.Array]:
     """Finds the `k` greatest elements of `input` along `axis`, the greatest first, or the least, the least first.
 
@@ -179,10 +174,7 @@ class TopKDesc(_VersionDesc):
       on, and K less than the size, where there is no reason for it.
     """
 
-    support = (
-        *_SINCE_2_1,
-        Support.of("1_0", RANK_4, input=FLOATS, output_index=(DataType.UINT32,)),
-    )
+    support = (*_SINCE_2_1, Support.of("1_0", RANK_4, input=FLOATS, output_index=(DataType.UINT32,)))
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _compute(input, self.output_index, self.axis, self.k, "decreasing")

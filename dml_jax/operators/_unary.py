@@ -136,11 +136,7 @@ ROWS: Mapping[str, Row] = {
         "x, but at least a constant.",
         _threshold,
         "jax.numpy.maximum",
-        levels(
-            ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
-            ("2_1", RANK_4, UP_TO_32_BITS),
-            ("1_0", RANK_4, FLOATS),
-        ),
+        levels(("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("2_1", RANK_4, UP_TO_32_BITS), ("1_0", RANK_4, FLOATS)),
         fields={"min": Annotated[Float, "a number; of integers its whole part counts, or the nearest one."]},
     ),
     "ELEMENT_WISE_ERF": _of_floats("the error function of x.", lax.erf, "jax.lax.erf", _FLOATS_SINCE_2_0),
@@ -159,9 +155,7 @@ ROWS: Mapping[str, Row] = {
         lambda x: x == 0,
         "jax.numpy.logical_not",
         levels(
-            ("3_0", RANKS_1_TO_8, LOGICAL_TYPES),
-            ("2_0", RANK_4, LOGICAL_TYPES),
-            ("1_0", RANK_4, (DataType.UINT32,)),
+            ("3_0", RANKS_1_TO_8, LOGICAL_TYPES), ("2_0", RANK_4, LOGICAL_TYPES), ("1_0", RANK_4, (DataType.UINT32,))
         ),
         in_place=("input",),
     ),

@@ -3,7 +3,7 @@
 class Slice1Desc(OperatorDesc):
     input: Input
     output: Output
-    input_window_offsets: Annotated[Row[int], counted_by("DimensionCount")]
+    input_window_offsets: Annotated[Row[int], counted_by("DimensionCount"), "first element of the window."]
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ def hostile_file(rng: np.random.Generator, folder: Path) -> None:
     kinds = [*QUICK * 8, *LONG]
     path.write_bytes(kinds[int(rng.integers(len(kinds)))](rng, folder).SerializeToString())
     for verb in (["check"], ["run"], ["check", "run"])[int(rng.integers(3))]:
-        result = dml_jax_command(verb, path, "--max-nodes", 1000)
+        # As docs/security.md says, XLA may take minutes for as many nodes as are allowed, and loops any time.
+        fewer = ["--max-nodes", 1000] if verb == "run" else []
+        result = dml_jax_command(verb, path, *fewer)
         if not (result.exception is None or isinstance(result.exception, SystemExit)):
             raise result.exception
         assert result.exit_code in (0, 1), result.output

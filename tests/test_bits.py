@@ -115,6 +115,38 @@ def test_moves_with_fewer_instructions(devices, exhaustive):
     assert run.returncode == 0, run.stderr
 
 
+def beside_one_number(x, number):
+    """(function of x, what NumPy makes of it) for moves of x and of an array that is one number everywhere."""
+    like = partial(np.full, fill_value=number, dtype=x.dtype)
+    some, mask = np.arange(0, len(x), 2, dtype=np.int32), np.arange(x.size).reshape(x.shape) % 3 > 0
+    back = np.arange(len(x), dtype=np.int32)[::-1]
+    for axis in range(x.ndim):
+        border = like([3 if d == axis else n for d, n in enumerate(x.shape)])
+        yield lambda x, border=border, axis=axis: dml_jax.join([border, x], axis), np.concatenate([border, x], axis)
+        made = lambda border=border: jnp.full(border.shape, number, border.dtype)  # noqa: E731
+        yield lambda x, made=made, axis=axis: dml_jax.join([x, made()], axis), np.concatenate([x, border], axis)
+    rows = x.copy()
+    rows[::2] = like(x[::2].shape)
+    yield lambda x: dml_jax.scatter_nd(x, some[:, None], like(x[::2].shape)), rows
+    yield lambda x: dml_jax.scatter_nd(like(x.shape), back[:, None], x), x[::-1]
+    yield lambda x: dml_jax.select(mask, x, like(x.shape)), np.where(mask, x, like(x.shape))
+    around = [(1, 2)] * x.ndim
+    yield (
+        lambda x: dml_jax.pad(x, (1,) * x.ndim, (2,) * x.ndim, value=number),
+        np.pad(x, around, constant_values=like(())),
+    )
+
+
+@pytest.mark.parametrize("dtype", sampled(["bfloat16", "float16"], ["bfloat16"]))
+@pytest.mark.parametrize("number", sampled([0, 1, -2.5], [1]))
+@pytest.mark.parametrize("shape", sampled([(2**16,), (256, 256), (2**13, 8), (2, 2**12, 8)], [(2**13, 8)]), ids=str)
+def test_beside_one_number(shape, number, dtype):
+    """LLVM chooses between an element and a number that it knows as floats."""
+    x = np.arange(2**16, dtype=np.uint16).view(jnp.dtype(dtype)).reshape(shape)
+    for function, expected in beside_one_number(x, number):
+        assert_same_bits(jax.jit(function)(x), expected)
+
+
 # Less than a byte.
 
 

@@ -68,6 +68,12 @@ def bits_are_kept(dtype):
     return np.array_equal(padded.view(bits.dtype), np.pad(bits, 1))
 
 
+def bits_beside_a_number_are_kept(join=lambda *arrays: jnp.concatenate(arrays)):
+    x = np.arange(2**16, dtype=np.uint16).reshape(2**13, 8)
+    joined = jax.jit(lambda x: join(x, jnp.ones((3, 8), x.dtype)))(x.view(jnp.bfloat16))
+    return np.array_equal(np.asarray(joined).view(np.uint16)[:-3], x)
+
+
 def sharded_convolutions_are_right(convolve=lambda x, w: lax.conv(x, w, (1, 1), "SAME")):
     """The rows of the pictures are sharded over one axis of a mesh, the output's channels over the other one."""
     mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("cpu"))
@@ -126,6 +132,9 @@ FAULTS = {
         "`jnp.pad`, `jnp.where` and `.at[].set` of bfloat16", partial(bits_are_kept, ml_dtypes.bfloat16), (0, 11)
     ),
     "bits of float8": Fault("The same of float8_e5m2", partial(bits_are_kept, ml_dtypes.float8_e5m2)),
+    "bits beside a number": Fault(
+        "`jnp.concatenate` of bfloat16 with an array that is one number", bits_beside_a_number_are_kept
+    ),
     "int2": Fault(
         "`jnp.concatenate` of int2",
         partial(runs, "x = jnp.ones((2, 8), 'int2')\njax.jit(lambda x: jnp.concatenate([x, x], 1))(x)"),

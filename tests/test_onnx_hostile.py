@@ -112,7 +112,7 @@ def test_functions_that_make_too_many_nodes():
         function(f"F{i}", [make(f"F{i + 1}", [a], [b], domain="mine") for a, b in (("a", "c"), ("c", "b"))])
         for i in range(48)
     ]
-    rule = "there must be at most 32768 nodes, those of functions in each call, but there are 49152; to_jax"
+    rule = "there must be at most 16384 nodes, those of functions in each call, but there are 24576; to_jax"
     refused(with_functions(*calls, function("F48", [make("Neg", ["a"], ["b"])])), rule)
 
 
@@ -409,11 +409,11 @@ def test_a_program_that_no_memory_holds(tmp_path, monkeypatch):
 
 def test_long_chains_and_many_outputs():
     """No real network of ten thousand nodes has as many as the limit."""
-    chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(33_000)]
-    refused(model(chain, {"v0": X}, ["v33000"]), "there must be at most 32768 nodes")
-    outputs = [f"y{i}" for i in range(33_000)]
-    refused(model([make("Split", ["x"], outputs, num_outputs=33_000)], {"x": X}, outputs), "but there are 33000")
-    assert MAX_NODES == 32768
+    chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(17_000)]
+    refused(model(chain, {"v0": X}, ["v17000"]), "there must be at most 16384 nodes")
+    outputs = [f"y{i}" for i in range(17_000)]
+    refused(model([make("Split", ["x"], outputs, num_outputs=17_000)], {"x": X}, outputs), "but there are 17000")
+    assert MAX_NODES == 16384
 
 
 def test_max_nodes_of_the_command(tmp_path):

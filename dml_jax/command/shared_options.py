@@ -34,7 +34,7 @@ input_files = click.option(
 max_nodes = click.option(
     "--max-nodes",
     type=click.IntRange(1),
-    show_default="32768",
+    show_default="16384",
     metavar="N",
     help="Most nodes that an ONNX model may run: those of functions in each call, those of unrolled loops each time.",
 )

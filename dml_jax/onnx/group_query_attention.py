@@ -22,7 +22,7 @@ from .kv_cache import append_keys, check_room, fit_keys
 from .operand_checks import check_bias, check_both, check_shape, check_value, needed
 from .rotary_embedding import check_caches, rotate
 from .sliding_window_cache import SlidingWindowCache
-from .values import Array, Operators, as_wide
+from .values import Array, Operators, as_wide, on_device
 
 
 def group_query_attention(
@@ -212,7 +212,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     for name, array in (("key", key), ("value", value)):
         check_shape(name, array, (*query.shape[:2], shared * size))
     parts = [array for array in (query, key, value) if array is not None]
-    heads_of = [split_heads(as_wide(array), number) for array, number in zip(parts, counts, strict=True)]
+    heads_of = [split_heads(on_device(array), number) for array, number in zip(parts, counts, strict=True)]
     return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
 
 
@@ -220,6 +220,7 @@ def _rms_normalize(x: jax.Array, name: str, weight: Array | None, epsilon: float
     """RMS normalization of each head; without a weight there is none."""
     if weight is None:
         return x
+    x = as_wide(x)
     check_shape(name, weight, x.shape[-1:])
     return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)
 
@@ -231,7 +232,7 @@ def _rotate(
     cos, sin = (needed(name, cache, "do_rotary is 1") for name, cache in caches.items())
     check_caches(cos, sin, size=heads[0].shape[3])
     positions = n.positions(ids)
-    return tuple(rotate(x, positions, cos, sin, is_interleaved=is_interleaved) for x in heads)
+    return tuple(rotate(as_wide(x), positions, cos, sin, is_interleaved=is_interleaved) for x in heads)
 
 
 def _sinks(sinks: Array | None, heads: int, smooth_softmax: int) -> jax.Array | None:

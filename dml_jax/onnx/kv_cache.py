@@ -9,6 +9,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..operators._attention_formulas import append
+from ..operators._pad import pad
 from .operand_checks import check_shape
 from .values import Array, on_device
 
@@ -28,7 +29,7 @@ def append_keys(past: Array | None, new: jax.Array, room: int, starts: Any, dtyp
         return append(None, new, None)
     past = on_device(past)
     missing = 0 if starts is None else room - past.shape[2]
-    past = jnp.pad(past, ((0, 0), (0, 0), (0, missing), (0, 0))) if missing else past
+    past = pad(past, (0, 0, 0, 0), (0, 0, missing, 0)) if missing else past
     return append(past, new, None if starts is None else on_device(starts))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .errors import OnnxError
 
-MAX_NODES = 2**15  # after expansion; each takes some tenths of a millisecond to trace, and longer to compile
+MAX_NODES = 2**14  # after expansion; each takes some tenths of a millisecond to trace, and longer to compile
 MORE = "to_jax(model, max_nodes=...) and --max-nodes raise that number"
 # A node counts once more for as many arrays of sequences that it reads: copying them takes as long.
 PER_SEQUENCE = 16

@@ -13,6 +13,7 @@ from ..errors import ConstraintError
 from ..operations.attention import attend
 from ..operators._attention_formulas import KEPT, arange_int32, merge_heads, split_heads
 from ..operators._attention_rules import MultiheadAttentionMaskType
+from ..operators._join import join
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
 from .linear_algebra import einsum
@@ -97,7 +98,7 @@ def attend_projected(
         check_shape("past", past, (2, *heads[1].shape[:2], None, heads[1].shape[3]))
         pasts = on_device(past)
     output, *presents = _attend(heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=dtype, **given)
-    return (output,) if count == 1 else (output, jnp.stack(presents))
+    return (output,) if count == 1 else (output, join([present[None] for present in presents], 0))
 
 
 def multi_head_attention(
@@ -144,7 +145,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, bias: Array | N
         raise ConstraintError(f"query must have 5 dimensions if key is left out, but its shape is {query.shape}")
     else:
         check_shape("query", query, (None, None, None))
-        parts = [_split_into_heads("query", as_wide(query), count), *_keys(query, key, value, count)]
+        parts = [_split_into_heads("query", on_device(query), count), *_keys(query, key, value, count)]
     if bias is None:
         return parts
     widths = [count * rows.shape[3] for rows in parts]
@@ -152,7 +153,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, bias: Array | N
     pieces = jnp.split(as_wide(bias), np.cumsum(widths)[:-1])
     is_past = key is not None and key.ndim == 4  # which had the bias added before
     return [
-        rows if is_past and i else rows + piece.reshape(1, count, 1, -1)
+        rows if is_past and i else as_wide(rows) + piece.reshape(1, count, 1, -1)
         for i, (rows, piece) in enumerate(zip(parts, pieces, strict=True))
     ]
 
@@ -168,15 +169,15 @@ def _keys(query: Array, key: Array, value: Array | None, count: int) -> list[jax
     if key.ndim == 4:
         check_shape("key", key, (batch, count, None, width // count))
         check_shape("value", value, (*key.shape[:3], None))
-        return [as_wide(key), as_wide(value)]
+        return [on_device(key), on_device(value)]
     check_shape("key", key, (batch, None, width))
     check_shape("value", value, (*key.shape[:2], None))
-    return [_split_into_heads(name, as_wide(rows), count) for name, rows in (("key", key), ("value", value))]
+    return [_split_into_heads(name, on_device(rows), count) for name, rows in (("key", key), ("value", value))]
 
 
 def _unpack(rows: Array) -> list[jax.Array]:
     """Unpacks (batch, rows, heads, 2 or 3, size)."""
-    return [part.transpose(0, 2, 1, 3) for part in jnp.moveaxis(as_wide(rows), 3, 0)]
+    return [part.transpose(0, 2, 1, 3) for part in jnp.moveaxis(on_device(rows), 3, 0)]
 
 
 def _split_into_heads(name: str, rows: jax.Array, count: int) -> jax.Array:
@@ -211,8 +212,7 @@ def _attend(
     )
     ends = firsts + np.int32(new)
     attended = attend(
-        query,
-        *map(as_wide, (keys, values)),
+        *map(as_wide, (query, keys, values)),
         dtype=dtype,
         scale=scale or 1 / sqrt(size),
         added=_terms(bias, query.shape[:3], total, room),

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..operations.values.bit_exact import carry_bits
 from .values import Array, on_device
 
 
@@ -60,8 +61,8 @@ class SlidingWindowCache:
 
     def latest(self, buffer: jax.Array) -> jax.Array:
         """Returns the cache, (batch, heads, capacity, size), of the buffer after the new keys are written."""
-        cut = partial(lax.dynamic_slice_in_dim, slice_size=self.capacity, axis=1)
-        return jax.vmap(cut)(buffer, on_device(self.evicted))
+        cut = jax.vmap(partial(lax.dynamic_slice_in_dim, slice_size=self.capacity, axis=1))
+        return carry_bits(lambda starts, buffer: cut(buffer, starts), on_device(self.evicted), buffer)
 
     def bias(self, bias: Array) -> jax.Array:
         """Returns numbers for the rows of the buffer, of those of all keys, (batch or 1, heads or 1, queries, keys)."""

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..operations.values.bit_exact import carry_bits
 from ._attention_rules import MultiheadAttentionMaskType
+from ._join import join
 
 # Which keys count, to be broadcast to (batch, heads, queries, keys), by a mask and the numbers of the keys.
 KEPT: Mapping[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -39,8 +41,9 @@ def append(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Ar
     if new is None:
         return past
     if starts is None:
-        return jnp.concatenate([past, new], axis=2)
-    return jax.vmap(partial(lax.dynamic_update_slice_in_dim, axis=1))(past, new, starts)
+        return join([past, new], 2)
+    write = jax.vmap(partial(lax.dynamic_update_slice_in_dim, axis=1))
+    return carry_bits(lambda starts, past, new: write(past, new, starts), starts, past, new)
 
 
 def split_heads(rows: jax.Array, heads: int) -> jax.Array:

@@ -26,6 +26,7 @@ from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..operations.data_movement import move_elements
+from ..operations.values.bit_exact import as_bits_of_arrays
 
 __all__ = ["JoinDesc", "join"]
 
@@ -108,7 +109,7 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
 
     sizes = [x.shape[axis] for x in inputs]
     aligned = gcd(*sizes) if all(isinstance(n, int) for n in sizes) else 1
-    return move_elements(concatenate, None, *inputs, aligned=aligned)
+    return move_elements(concatenate, None, *inputs, aligned=aligned, carry=as_bits_of_arrays)
 
 
 def _joined_sizes(x: Operands) -> tuple[int, ...] | None:

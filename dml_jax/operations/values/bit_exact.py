@@ -156,6 +156,20 @@ def as_guarded_bits(move: Move) -> Move:
     return moved
 
 
+def as_bits_of_arrays(move: Move) -> Move:
+    """`as_bits` for a move that chooses among arrays, any of which may be one number in all places: see above.
+
+    On CPUs each array is in memory before. It costs nothing where it is an argument, unlike a zero for each element.
+    """
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        if is_narrow(data[0].dtype):
+            data = tuple(by_platform(x, cpu=lax.optimization_barrier, default=lambda x: x) for x in data)
+        return as_bits(move)(where, *data)
+
+    return moved
+
+
 def _or_zero(images: jax.Array) -> jax.Array:
     """`images | 0`, with the first of three constants: XLA writes one number, or several in a line, into the code."""
     constants = hide_constant(np.array([0, 0, 1], images.dtype), images)

@@ -90,6 +90,14 @@ def refused_without_x64(what):
     return pytest.raises(DataTypeError, match=f"{what} needs 64-bit types")
 
 
+def assert_indices_agree(function, indices, expected, input=None):
+    """With NumPy's indices and JAX's, eager and jitted; JAX holds those of 64 bits where x64 is on."""
+    assert_is(function(indices), expected, input)
+    if jax.config.jax_enable_x64 or indices.dtype.itemsize < 8:
+        assert_is(jax.jit(function)(indices), expected, input)
+        assert_is(function(jnp.asarray(indices)), expected, input)
+
+
 def assert_calls_agree(calls):
     """Each is (what to call, its arrays, what an oracle says); they share programs, which compile faster."""
     calls = list(calls)

@@ -112,6 +112,137 @@ VARIANTS = {
 }
 
 
+# By example.
+
+
+def test_each_state_is_made_of_the_input_and_the_state_before():
+    """Without an activation: a step is 10 times its input and the state before it."""
+    x, weight, recurrence = np.float32([[[1]], [[2]]]), np.float32([[[10]]]), np.float32([[[1]]])
+    for direction, states in (("forward", [10, 30]), ("backward", [30, 20])):
+        sequence, last = rnn(x, weight, recurrence, direction=direction, activations=(IDENTITY,))
+        assert_same_bits(sequence.ravel(), np.float32(states))
+        assert_same_bits(last.ravel(), np.float32([30]))
+
+
+# Against the oracle.
+
+
+def test_what_may_be_left_out():
+    def calls():
+        for number in range(8):
+            names = ["bias", "hidden_init", "sequence_lengths"]
+            given = {name: x for i, (name, x) in enumerate(ARRAYS.items()) if i < 3 or number >> names.index(name) & 1}
+            attributes = {"direction": "bidirectional", "activations": (RELU, IDENTITY)}
+
+            def call(*arrays, names=tuple(given), attributes=attributes):
+                return rnn(**dict(zip(names, arrays, strict=True)), **attributes)
+
+            yield call, tuple(given.values()), oracle(**given, **attributes)
+
+    assert_calls_agree(calls())
+
+
+def assert_rnn_is_close(*arrays, units, **attributes):
+    for made, wanted in zip(rnn(*arrays, **attributes), exact(*arrays, **attributes), strict=True):
+        assert_close(made, wanted, units)
+
+
+def test_tanh_is_what_is_taken_by_default():
+    assert_rnn_is_close(INPUT / 8, WEIGHT / 8, RECURRENCE / 8, direction="bidirectional", units=16)
+
+
+def test_states_are_those_of_the_step_before():
+    """Digits: forward each step appends one, backward each puts one behind those that follow."""
+    x, one = np.float32([[[1]], [[2]], [[3]]]), np.ones((2, 1, 1), np.float32)
+    sequence, single = rnn(x, one, 10 * one, direction="bidirectional", activations=(IDENTITY, IDENTITY))
+    assert_same_bits(sequence[:, 0].ravel(), np.float32([1, 12, 123]))
+    assert_same_bits(sequence[:, 1].ravel(), np.float32([321, 32, 3]))
+    assert_same_bits(single.ravel(), np.float32([123, 321]))
+
+
+def test_what_lies_behind_the_end_of_a_row_is_not_read():
+    """Neither forward nor backward, and its gradients are 0 and not NaN."""
+    lengths = np.int32([1, 3, 0])
+    x = np.where(np.arange(3)[:, None, None] < lengths[:, None], 1, np.float32(np.nan)).astype(np.float32)
+    one = np.ones((2, 1, 1), np.float32)
+
+    def run(x, w):
+        return rnn(x, w, 10 * one, sequence_lengths=lengths, direction="bidirectional", activations=(IDENTITY,) * 2)
+
+    sequence, single = run(x, one)
+    assert_same_bits(sequence[:, 0, :, 0], np.float32([[1, 1, 0], [0, 11, 0], [0, 111, 0]]))
+    assert_same_bits(sequence[:, 1, :, 0], np.float32([[1, 111, 0], [0, 11, 0], [0, 1, 0]]))
+    assert_same_bits(single[0, ..., 0], np.float32([[1, 111, 0], [1, 111, 0]]))
+    of_x, of_w = jax.jit(jax.grad(lambda *x: run(*x)[1].sum(), (0, 1)))(x, one)
+    assert_same_bits(of_x[..., 0], np.float32([[2, 101, 0], [0, 20, 0], [0, 101, 0]]))
+    assert_same_bits(of_w.ravel(), np.float32([112, 112]))
+
+
+def test_a_row_of_no_steps_keeps_the_first_state():
+    sequence, single = rnn(**{**ARRAYS, "sequence_lengths": np.int32([0, 0])}, **CASE.static)
+    assert_same_bits(single, INIT[None])
+    assert_same_bits(sequence, np.zeros_like(sequence))
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64], ids=lambda t: t.__name__
+)
+def test_lengths_of_every_type(dtype):
+    """Also where the type does not hold the number of steps, and what no number of steps is."""
+    limits = np.iinfo(dtype)
+    lengths = np.array([limits.min, 0, 3, limits.max], dtype)
+    x, one = np.ones((300, 4, 1), np.float32), np.ones((1, 1, 1), np.float32)
+    _, single = rnn(x, one, one, sequence_lengths=lengths, activations=(IDENTITY,))
+    assert_same_bits(single.ravel(), np.float32([0, 0, 3, min(300, int(limits.max))]))
+
+
+def test_products_are_as_exact_as_float32():
+    """TF32 would drop half of the bits, bfloat16 two thirds."""
+    rng = np.random.default_rng(0)
+    sizes = (4, 5, 32), (2, 16, 32), (2, 16, 16)
+    arrays = [rng.normal(scale=0.25, size=size).astype(np.float32) for size in sizes]
+    for made, wanted in zip(
+        rnn(*arrays, direction="bidirectional"), exact(*arrays, direction="bidirectional"), strict=True
+    ):
+        assert_close(made, wanted, units=64)
+
+
+@pytest.mark.thinned(2)
+@every_narrow_float
+def test_narrow_floats_are_computed_in_float32(dtype):
+    x, one = np.array([[[1]], [[2]]], dtype), np.ones((1, 1, 1), dtype)
+    arrays = x, one, one, one.reshape(1, 1).repeat(2, 1), one
+    assert_is(rnn(*arrays, activations=(RELU,)), oracle(*arrays, activations=(RELU,)))
+
+
+def test_states_of_sixteen_bit_floats_are_rounded_at_the_end():
+    """2049 is no float16, and 2049 + 2049 is."""
+    x, one = np.array([[[2048]], [[2048]]], np.float16), np.ones((1, 1, 1), np.float16)
+    sequence, single = rnn(x, one, one, np.array([[1, 0]], np.float16), activations=(IDENTITY,))
+    assert_same_bits(sequence.ravel(), np.array([2048, 4098], np.float16).astype(np.float16))
+    assert_same_bits(single.ravel(), np.array([4098], np.float16))
+
+
+def test_64_bit_floats_are_computed_as_such(x64):
+    x = np.full((2, 1, 1), 1 + 2.0**-40)
+    with refused_without_x64("input of type float64"):
+        sequence, _ = rnn(x, np.ones((1, 1, 1)), np.full((1, 1, 1), 2.0), activations=(IDENTITY,))
+        assert_same_bits(sequence.ravel(), x[:, 0, 0] * [1, 3])
+
+
+def test_empty_arrays():
+    attributes = {"direction": "bidirectional"}
+    sequence, single = rnn(INPUT[:0], WEIGHT, RECURRENCE, None, INIT, **attributes)
+    assert sequence.shape == (0, 2, 2, 3)
+    assert_same_bits(single, INIT[None])
+    assert rnn(INPUT[:, :0], WEIGHT, RECURRENCE, **attributes)[0].shape == (3, 2, 0, 3)
+    nothing = rnn(INPUT, WEIGHT[:, :0], RECURRENCE[:, :0, :0], BIAS[:, :0], **attributes)
+    assert [x.shape for x in nothing] == [(3, 2, 2, 0), (1, 2, 2, 0)]
+    sequence, _ = rnn(INPUT[..., :0], WEIGHT[..., :0], RECURRENCE, BIAS, activations=(IDENTITY,) * 2, **attributes)
+    assert_same_bits(sequence[0, 0], np.tile(BIAS[0, :3] + BIAS[0, 3:], (2, 1)))
+
+
 # The struct.
 
 
@@ -256,125 +387,6 @@ def test_activations_that_came_later():
     desc.validate("5_1")
     with pytest.raises(ConstraintError, match="it is ACTIVATION_GELU, which feature level 5_1 accepts"):
         desc.validate("5_0")
-
-
-# Against the oracle.
-
-
-def test_what_may_be_left_out():
-    def calls():
-        for number in range(8):
-            names = ["bias", "hidden_init", "sequence_lengths"]
-            given = {name: x for i, (name, x) in enumerate(ARRAYS.items()) if i < 3 or number >> names.index(name) & 1}
-            attributes = {"direction": "bidirectional", "activations": (RELU, IDENTITY)}
-
-            def call(*arrays, names=tuple(given), attributes=attributes):
-                return rnn(**dict(zip(names, arrays, strict=True)), **attributes)
-
-            yield call, tuple(given.values()), oracle(**given, **attributes)
-
-    assert_calls_agree(calls())
-
-
-def assert_rnn_is_close(*arrays, units, **attributes):
-    for made, wanted in zip(rnn(*arrays, **attributes), exact(*arrays, **attributes), strict=True):
-        assert_close(made, wanted, units)
-
-
-def test_tanh_is_what_is_taken_by_default():
-    assert_rnn_is_close(INPUT / 8, WEIGHT / 8, RECURRENCE / 8, direction="bidirectional", units=16)
-
-
-def test_states_are_those_of_the_step_before():
-    """Digits: forward each step appends one, backward each puts one behind those that follow."""
-    x, one = np.float32([[[1]], [[2]], [[3]]]), np.ones((2, 1, 1), np.float32)
-    sequence, single = rnn(x, one, 10 * one, direction="bidirectional", activations=(IDENTITY, IDENTITY))
-    assert_same_bits(sequence[:, 0].ravel(), np.float32([1, 12, 123]))
-    assert_same_bits(sequence[:, 1].ravel(), np.float32([321, 32, 3]))
-    assert_same_bits(single.ravel(), np.float32([123, 321]))
-
-
-def test_what_lies_behind_the_end_of_a_row_is_not_read():
-    """Neither forward nor backward, and its gradients are 0 and not NaN."""
-    lengths = np.int32([1, 3, 0])
-    x = np.where(np.arange(3)[:, None, None] < lengths[:, None], 1, np.float32(np.nan)).astype(np.float32)
-    one = np.ones((2, 1, 1), np.float32)
-
-    def run(x, w):
-        return rnn(x, w, 10 * one, sequence_lengths=lengths, direction="bidirectional", activations=(IDENTITY,) * 2)
-
-    sequence, single = run(x, one)
-    assert_same_bits(sequence[:, 0, :, 0], np.float32([[1, 1, 0], [0, 11, 0], [0, 111, 0]]))
-    assert_same_bits(sequence[:, 1, :, 0], np.float32([[1, 111, 0], [0, 11, 0], [0, 1, 0]]))
-    assert_same_bits(single[0, ..., 0], np.float32([[1, 111, 0], [1, 111, 0]]))
-    of_x, of_w = jax.jit(jax.grad(lambda *x: run(*x)[1].sum(), (0, 1)))(x, one)
-    assert_same_bits(of_x[..., 0], np.float32([[2, 101, 0], [0, 20, 0], [0, 101, 0]]))
-    assert_same_bits(of_w.ravel(), np.float32([112, 112]))
-
-
-def test_a_row_of_no_steps_keeps_the_first_state():
-    sequence, single = rnn(**{**ARRAYS, "sequence_lengths": np.int32([0, 0])}, **CASE.static)
-    assert_same_bits(single, INIT[None])
-    assert_same_bits(sequence, np.zeros_like(sequence))
-
-
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize(
-    "dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64], ids=lambda t: t.__name__
-)
-def test_lengths_of_every_type(dtype):
-    """Also where the type does not hold the number of steps, and what no number of steps is."""
-    limits = np.iinfo(dtype)
-    lengths = np.array([limits.min, 0, 3, limits.max], dtype)
-    x, one = np.ones((300, 4, 1), np.float32), np.ones((1, 1, 1), np.float32)
-    _, single = rnn(x, one, one, sequence_lengths=lengths, activations=(IDENTITY,))
-    assert_same_bits(single.ravel(), np.float32([0, 0, 3, min(300, int(limits.max))]))
-
-
-def test_products_are_as_exact_as_float32():
-    """TF32 would drop half of the bits, bfloat16 two thirds."""
-    rng = np.random.default_rng(0)
-    sizes = (4, 5, 32), (2, 16, 32), (2, 16, 16)
-    arrays = [rng.normal(scale=0.25, size=size).astype(np.float32) for size in sizes]
-    for made, wanted in zip(
-        rnn(*arrays, direction="bidirectional"), exact(*arrays, direction="bidirectional"), strict=True
-    ):
-        assert_close(made, wanted, units=64)
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_computed_in_float32(dtype):
-    x, one = np.array([[[1]], [[2]]], dtype), np.ones((1, 1, 1), dtype)
-    arrays = x, one, one, one.reshape(1, 1).repeat(2, 1), one
-    assert_is(rnn(*arrays, activations=(RELU,)), oracle(*arrays, activations=(RELU,)))
-
-
-def test_states_of_sixteen_bit_floats_are_rounded_at_the_end():
-    """2049 is no float16, and 2049 + 2049 is."""
-    x, one = np.array([[[2048]], [[2048]]], np.float16), np.ones((1, 1, 1), np.float16)
-    sequence, single = rnn(x, one, one, np.array([[1, 0]], np.float16), activations=(IDENTITY,))
-    assert_same_bits(sequence.ravel(), np.array([2048, 4098], np.float16).astype(np.float16))
-    assert_same_bits(single.ravel(), np.array([4098], np.float16))
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.full((2, 1, 1), 1 + 2.0**-40)
-    with refused_without_x64("input of type float64"):
-        sequence, _ = rnn(x, np.ones((1, 1, 1)), np.full((1, 1, 1), 2.0), activations=(IDENTITY,))
-        assert_same_bits(sequence.ravel(), x[:, 0, 0] * [1, 3])
-
-
-def test_empty_arrays():
-    attributes = {"direction": "bidirectional"}
-    sequence, single = rnn(INPUT[:0], WEIGHT, RECURRENCE, None, INIT, **attributes)
-    assert sequence.shape == (0, 2, 2, 3)
-    assert_same_bits(single, INIT[None])
-    assert rnn(INPUT[:, :0], WEIGHT, RECURRENCE, **attributes)[0].shape == (3, 2, 0, 3)
-    nothing = rnn(INPUT, WEIGHT[:, :0], RECURRENCE[:, :0, :0], BIAS[:, :0], **attributes)
-    assert [x.shape for x in nothing] == [(3, 2, 2, 0), (1, 2, 2, 0)]
-    sequence, _ = rnn(INPUT[..., :0], WEIGHT[..., :0], RECURRENCE, BIAS, activations=(IDENTITY,) * 2, **attributes)
-    assert_same_bits(sequence[0, 0], np.tile(BIAS[0, :3] + BIAS[0, 3:], (2, 1)))
 
 
 # Transformations and meshes.

@@ -31,7 +31,7 @@ from dml_jax.bench import (
 from dml_jax.bench.case import normal
 from dml_jax.bench.operators import OPERATORS, docstring_examples
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.command import bench_run
+from dml_jax.command import bench_run, bench_setup
 from dml_jax.command.devices import measured_kind
 
 # No library has the generator of `random_bits`, and the rules of DirectML's regions.
@@ -442,6 +442,39 @@ def test_results_are_kept(tmp_path):
     path.write_text(made.json().replace('"version": 2', '"version": 3').replace('"moved"', '"bytes"'))
     with pytest.raises(ConstraintError, match="has version 3 of the results, and versions up to 2 are read"):
         results.Results.read(path)
+
+
+def test_a_run_keeps_its_samples_and_how_it_was_measured(tmp_path, monkeypatch):
+    """Files from before have neither, and are read; CSV has no samples."""
+    gpu = "NVIDIA L4, 580.1, 210 MHz, 405 MHz, 2040 MHz, 6251 MHz\n"
+    told = {"nvidia-smi": gpu, "git": "0123abc-dirty\n"}
+    monkeypatch.setattr("dml_jax.bench.noise.told_by", lambda command, *_: told[command])
+    monkeypatch.setattr(sys, "argv", ["dml-jax", "bench", "-k", "gather rows"])
+    monkeypatch.setenv("XLA_FLAGS", "--flag")
+    monkeypatch.setattr(bench_setup, "PACKAGE", tmp_path / "package")
+    assert "commit" not in bench_setup.setup(9, None)  # of what is no clone
+    (tmp_path / ".git").write_text("")
+    files = [tmp_path / name for name in ("r.json", "r.csv")]
+    options = ("--quick", "--rounds", 2, "--no-peers", "-k", "gather rows", "--json", files[0], "--csv", files[1])
+    assert run(*options).exit_code == 0
+    read = results.Results.read(files[0])
+    assert {name: read.setup[name] for name in ("command", "rounds", "XLA_FLAGS", "commit")} == {
+        "command": "dml-jax bench -k 'gather rows'",
+        "rounds": 2,
+        "XLA_FLAGS": "--flag",
+        "commit": "0123abc-dirty",
+    }
+    assert read.setup["gpus"] == [dict(zip(["name", *bench_setup.GPUS], gpu.strip().split(", "), strict=True))]
+    assert {"python", "os", "cpu"} <= read.setup.keys()
+    assert all(len(one.samples) == 2 and np.median(one.samples) == one.seconds for one in read.rows)
+    assert "samples" not in files[1].read_text()
+    content = json.loads(files[0].read_text())
+    del content["setup"]
+    for one in content["rows"]:
+        del one["samples"]
+    files[0].write_text(json.dumps(content))
+    old = results.Results.read(files[0])
+    assert old == replace(read, setup={}, rows=tuple(replace(one, samples=()) for one in read.rows))
 
 
 def test_regressions_are_ratios():

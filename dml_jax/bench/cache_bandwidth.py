@@ -141,10 +141,12 @@ def _measured(case: Case, effort: Effort) -> list[Measured]:
     found = {name: Sets(kernel, case.moved, COLD) for name, kernel in KERNELS.items()}
     runs = {f"{name}, {state}": SetsRun(sets, step) for name, sets in found.items() for state, step in STATES.items()}
     passes = found["copy"].passes
-    return [
-        replace(row, seconds=row.seconds / passes, low=row.low / passes, high=row.high / passes)
-        for row in measure_runs(case, runs, effort, "copy, cold")
-    ]
+    return [_of_a_pass(row, passes) for row in measure_runs(case, runs, effort, "copy, cold")]
+
+
+def _of_a_pass(row: Measured, passes: int) -> Measured:
+    seconds, low, high, *samples = (time / passes for time in (row.seconds, row.low, row.high, *row.samples))
+    return replace(row, seconds=seconds, low=low, high=high, samples=tuple(samples))
 
 
 def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None = None) -> Table:

@@ -43,6 +43,7 @@ class Cost:
       peak: bytes of arguments, outputs and temporary arrays while it runs; None where XLA does not tell.
       floor: bytes of arguments and outputs alone.
       loading: seconds to read the file of a model.
+      samples: of each round, the seconds of tracing, lowering and compiling; older files and models have none.
     """
 
     case: str
@@ -55,6 +56,7 @@ class Cost:
     peak: int | None
     floor: int
     loading: float = 0.0
+    samples: tuple[Sequence[float], ...] = ()
     control: ClassVar[None] = None  # nothing is copied here
 
 
@@ -95,8 +97,8 @@ def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], flo
     sums = [sum(of) for of in steps]
     low, middle, high = quartiles(sums)
     tracing, lowering, compiling = map(median, zip(*steps, strict=True))
-    spread = (high - low) / 2 / middle
-    return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
+    found = tracing, lowering, compiling, (high - low) / 2 / middle, peaks[0], floors[0]
+    return Cost(case.name, case.operator, name, *found, samples=tuple(steps))
 
 
 def table(title: str, rows: Sequence[Cost], implementations: Sequence[str], peak: float | None) -> Table:

@@ -150,7 +150,8 @@ def _row(name: str, size: int, times: Sequence[float], is_same: bool, part: floa
     peak = PEAKS.get(jax.local_devices()[0].device_kind)
     of_peak = part * size / middle / peak if peak else 0.0
     bus = f"bus {part * size / middle / 1e9:.3g} GB/s" if part else ""
-    return Measured(f"{OPERATOR} {name}", OPERATOR, "jax", size, middle, low, high, of_peak, is_same, None, found, bus)
+    numbers = size, middle, low, high, of_peak, is_same, None, found, bus
+    return Measured(f"{OPERATOR} {name}", OPERATOR, "jax", *numbers, samples=tuple(times))
 
 
 def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:

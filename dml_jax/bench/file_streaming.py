@@ -113,4 +113,5 @@ def _seconds(run: Callable[[], Any]) -> float:
 def _row(case: str, implementation: str, moved: int, seconds: list[float], copy: float, is_right: bool) -> Measured:
     low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     middle = median(seconds)
-    return Measured(case, "depth_to_space", implementation, moved, middle, low, high, copy / middle, is_right)
+    numbers = moved, middle, low, high, copy / middle, is_right
+    return Measured(case, "depth_to_space", implementation, *numbers, samples=tuple(seconds))

@@ -45,12 +45,19 @@ class Load:
         return ticks / os.sysconf("SC_CLK_TCK") - time.process_time() if ticks else None
 
 
+def told_by(*command: str) -> str:
+    """What a program prints; nothing if it is not here or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+
+
 def busy_gpu() -> Iterator[str]:
     """A sentence if a GPU works although this process gives it nothing to do."""
     try:
-        told = subprocess.run(USAGE, capture_output=True, text=True, timeout=10, check=True).stdout
-        busiest = max(int(line) for line in told.split())
-    except (OSError, ValueError, subprocess.SubprocessError):  # nobody tells
+        busiest = max(int(line) for line in told_by(*USAGE).split())
+    except ValueError:  # nobody tells
         return
     if busiest > GPU:
         yield f"A GPU was busy for {busiest} % of the time before anything was measured: another process uses it."

@@ -128,8 +128,9 @@ def scaled(case: str, operator: str, run: Looped, baseline: Alone, effort: Effor
     low, middle, high = quartiles(times)
     linear = baseline.seconds / (jax.local_device_count() * middle)
     why = _why(run, middle, baseline) if linear < LINEAR else ""
-    found, moved, is_same = run.collectives, baseline.bytes, _is_close(result, baseline.result)
-    return Measured(case, operator, "dml_jax", moved, middle, low, high, linear, is_same, None, found, why)
+    is_same = _is_close(result, baseline.result)
+    numbers = baseline.bytes, middle, low, high, linear, is_same, None, run.collectives, why
+    return Measured(case, operator, "dml_jax", *numbers, samples=tuple(times))
 
 
 def _measured(run: Looped, effort: Effort) -> tuple[list[float], np.ndarray]:

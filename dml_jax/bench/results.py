@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Results:
       peak: bytes a second that the memory of the device moves by its data sheet; None where it is not known.
       notes: sentences that say what makes the numbers uncertain, such as a machine that was busy.
       costs: the same as rows, of what operators cost beside running.
+      setup: how it was measured: the command, rounds, system, processor, GPUs, commit; older files have none.
     """
 
     device: str
@@ -40,6 +41,7 @@ class Results:
     peak: float | None = None
     notes: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    setup: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def now(cls, device: str, versions: dict[str, str], rows: Sequence[Measured | Cost], **rest: Any) -> "Results":
@@ -64,10 +66,11 @@ class Results:
         if version not in (1, VERSION):
             raise ConstraintError(f"{path} has version {version} of the results, and versions up to {VERSION} are read")
         try:
-            rows = tuple(Measured(**row) for row in content["rows"])
+            rows = tuple(Measured(**_with_samples(row)) for row in content["rows"])
+            costs = tuple(Cost(**_with_samples(row)) for row in content.get("costs", ()))
             notes = (OLD,) if version == 1 else tuple(content.get("notes", ()))
-            costs = tuple(Cost(**row) for row in content.get("costs", ()))
-            return cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes, costs)
+            said = rows, content.get("peak"), notes, costs, content.get("setup", {})
+            return cls(content["device"], content["date"], content["versions"], *said)
         except (KeyError, TypeError, AttributeError) as error:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
 
@@ -81,8 +84,8 @@ class Results:
 
     def csv(self) -> str:
         content, rows = io.StringIO(), self.rows or self.costs
-        head = ["device", "date", *(field.name for field in fields(rows[0] if rows else Measured))]
-        writer = csv.DictWriter(content, head, lineterminator="\n")
+        names = [field.name for field in fields(rows[0] if rows else Measured) if field.name != "samples"]
+        writer = csv.DictWriter(content, ["device", "date", *names], lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows({"device": self.device, "date": self.date, **asdict(row)} for row in rows)
         return content.getvalue()
@@ -90,6 +93,10 @@ class Results:
     def by_case(self) -> Iterator[tuple[str, dict[str, Measured]]]:
         """Pairs of a case and its rows by implementation, in order."""
         return by_case(self.rows)
+
+
+def _with_samples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "samples": tuple(row.get("samples", ()))}
 
 
 def regressions(old: Results, new: Results, tolerance: float) -> tuple[int, list[str]]:

@@ -61,12 +61,12 @@ def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -
     first = np.empty(0)
     for implementation in found:
         run: Any = implementation.start(case, [arrays])
-        low, middle, high = quartiles(sampled(run, effort))
+        low, middle, high = quartiles(samples := sampled(run, effort))
         value = run.value(COMPARED)
         first = first if rows else value
         is_same = value.shape == first.shape and value.tobytes() == first.tobytes()
-        times = middle, low, high, copied / middle
-        rows.append(Measured(case.name, case.operator, implementation.name, case.moved, *times, is_same))
+        numbers = case.moved, middle, low, high, copied / middle, is_same
+        rows.append(Measured(case.name, case.operator, implementation.name, *numbers, samples=tuple(samples)))
         del run
     return rows
 

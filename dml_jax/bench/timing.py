@@ -55,6 +55,7 @@ class Measured:
       collectives: of the program, by name: how many, and the bytes of their results on each device; None if not read.
       why: what explains a part of linear scaling below 0.9, or what has to be said of a model; empty for nothing.
       error: how far the results of dml_jax are from those of this one, as a part of its largest; None if not measured.
+      samples: seconds of one call, one each, in order; older files have none.
     """
 
     case: str
@@ -70,6 +71,7 @@ class Measured:
     collectives: Collectives | None = None
     why: str = ""
     error: float | None = None
+    samples: tuple[float, ...] = ()
 
     @property
     def spread(self) -> float:
@@ -236,4 +238,5 @@ def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
 
 def _summary(case: Case, name: str, times: list[float], copied: float, same: bool, control: float) -> Measured:
     low, middle, high = quartiles(times)
-    return Measured(case.name, case.operator, name, case.moved, middle, low, high, copied / middle, same, control)
+    found = middle, low, high, copied / middle, same, control
+    return Measured(case.name, case.operator, name, case.moved, *found, samples=tuple(times))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ..errors import ConstraintError
 from .bench_compare import show_stored
 from .bench_files import Files
 from .bench_run import run
+from .bench_setup import setup
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
 from .model_readers import doing, reader
 from .option_groups import GroupedCommand
@@ -236,6 +238,7 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
+    head = replace(head, setup=setup(effort.rounds, size))
     run(head, sections, effort, files, tolerance, is_strict=is_strict)
 
 

@@ -40,7 +40,7 @@ def run(
     """Measures all sections, and ends the command with its exit status.
 
     Args:
-      head: the device and the versions; no rows yet.
+      head: the device, the versions and the setup; no rows yet.
       sections: what is measured.
       effort: how often.
       files: what is written and read.
@@ -60,7 +60,8 @@ def run(
             compared(old)  # raises what it would raise after hours of measuring
 
         def with_rows(rows: Sequence[Measured], notes: Sequence[str] = ()) -> Results:
-            return Results.now(head.device, head.versions, rows, peak=head.peak, notes=tuple(notes))
+            said = {"peak": head.peak, "setup": head.setup, "notes": tuple(notes)}
+            return Results.now(head.device, head.versions, rows, **said)
 
         results = with_rows(*_shown(head, sections, effort, failures, lambda rows: files.keep(with_rows(rows))))
         files.write(results)

@@ -45,8 +45,11 @@ def measured_kind() -> str:
     """Returns the kind of the measured device. JAX calls every CPU `cpu`, so a CPU has the model name of Linux."""
     import jax
 
-    if jax.default_backend() != "cpu":
-        return jax.devices()[0].device_kind
+    return cpu_model() if jax.default_backend() == "cpu" else jax.devices()[0].device_kind
+
+
+def cpu_model() -> str:
+    """Returns the model name of Linux, or what there is instead."""
     named = re.search(r"^model name\s*: (.+)", _CPUINFO.read_text() if _CPUINFO.exists() else "", re.MULTILINE)
     return named[1] if named else f"{platform.machine()} CPU"
 

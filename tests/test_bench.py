@@ -450,6 +450,7 @@ def test_a_run_keeps_its_samples_and_how_it_was_measured(tmp_path, monkeypatch):
     told = {"nvidia-smi": gpu, "git": "0123abc-dirty\n"}
     monkeypatch.setattr("dml_jax.bench.noise.told_by", lambda command, *_: told[command])
     monkeypatch.setattr(sys, "argv", ["dml-jax", "bench", "-k", "gather rows"])
+    jax.devices()  # reads XLA_FLAGS once
     monkeypatch.setenv("XLA_FLAGS", "--flag")
     monkeypatch.setattr(bench_setup, "PACKAGE", tmp_path / "package")
     assert "commit" not in bench_setup.setup(9, None)  # of what is no clone

@@ -108,9 +108,11 @@ def attend(
       dtype: as wide as the type of queries, keys and values or narrower; these have only numbers that it has, too.
     """
     arrays = {"mask": mask, "kept": kept, "lengths": lengths, "starts": starts}
+    # cuDNN, the one variant, knows floats of 16 bits, and neither sinks nor a softcap. All others need no choice.
     if jnp.finfo(dtype).bits != 16 or sinks is not None or numbers.get("softcap"):
         steps = attention_steps(query, key, value, added=added, sinks=sinks, **arrays, **numbers)
         return narrow_apart(steps.output, dtype)
+    # An int is known while tracing, where a variant is chosen: cuDNN knows causal masks only from key 0 on.
     if isinstance(starts, int):
         numbers["starts"], arrays["starts"] = starts, None
     return _operation(numbers, dtype, Seen(**arrays), (query, key, value, *added))
@@ -128,6 +130,7 @@ def _operation(numbers: Mapping[str, Any], dtype: Any, seen: Seen, data: Sequenc
 
     def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         (seen, *data), (_, *dots) = primals, tangents
+        # An array that does not vary, such as a constant bias, has a symbolic zero: nothing is computed for its part.
         moving = [at for at, dot in enumerate(dots) if not isinstance(dot, SymbolicZero)]
         if not moving:
             return output(seen, *data), jnp.zeros(data[0].shape[:3] + data[2].shape[3:], dtype)
@@ -149,6 +152,7 @@ def _operation(numbers: Mapping[str, Any], dtype: Any, seen: Seen, data: Sequenc
             found = choose(gives, case_of(gives, *arrays), is_opaque=False)(seen, *arrays)
             return [found[at] for at in moving]
 
+        # The transpose is a choice of its own, so that cuDNN may compute the cotangents, too.
         return by_target(lambda _: forward, forward, back, is_back_open=True)
 
     output.defjvp(differentiate, symbolic_zeros=True)

@@ -81,17 +81,21 @@ def attention_steps(
       of_nothing: the output and the weights of a query that sees no key.
     """
     if kept is not None:
+        # Not excluded: a query all of whose keys get the filter value weighs them as if none did.
         added = [*added, jnp.where(kept, 0, in_type(wide_type(query.dtype), filter_value))]
     is_seen = seen_keys(query.shape[2], key.shape[2], [*exclusions(added), mask], lengths, starts, window)
     read_key = key
     if is_seen is not None:
+        # A weight of 0 does not hide a NaN, as 0 * NaN is NaN: values that no query sees become 0.
         is_read = read_keys(is_seen, query.shape[1], *key.shape[1:3])
         read_key, value = (jnp.where(is_read, rows, 0) for rows in (key, value))
     products = key_products(query, key, scale, read_key)
     if is_seen is not None:  # the slope of a cap at NaN is NaN, which times 0 is NaN
         products = jnp.where(is_seen, products, 0)
+    # Capped before anything is added: a cap would make a finite score of -inf, which excludes a key.
     scores = reduce(jnp.add, (term.astype(products.dtype) for term in added), cap(products, softcap))
     if is_seen is not None:
+        # Last, as a mask excludes a key whatever was added to its score.
         scores = jnp.where(is_seen, scores, -np.inf)
     weights = _weights(scores.astype(softmax_type or scores.dtype), sinks).astype(scores.dtype)
     output = value_sums(weights, value)
@@ -146,6 +150,8 @@ def seen_keys(
     for side, most in zip((-1, 1), window, strict=True):
         if most is not None:
             own = jnp.reshape(starts, (-1, 1, 1, 1)) + jnp.arange(queries, dtype=np.int32).reshape(1, 1, -1, 1)
+            # A key d places after the query's own one is seen if -left <= d <= right: the side -1 asks for -d <= left.
+            # A window may be any integer, and no distance exceeds int32.
             conditions.append(side * (key - own) <= min(most, np.iinfo(np.int32).max))
     return reduce(jnp.logical_and, conditions) if conditions else None
 
@@ -193,6 +199,7 @@ def _weights(scores: jax.Array, sinks: jax.Array | None) -> jax.Array:
     """Returns the softmax of the scores along the keys, beside the sink of a head if there is one."""
     if sinks is None:
         return compute_along(_softmax, scores, (-1,))
+    # A sink takes weight from the keys, and gives no value: scores [0, 0] with a sink of 0 have weights 1/3 and 1/3.
     sink = jnp.broadcast_to(sinks.reshape(1, -1, 1, 1), (*scores.shape[:3], 1)).astype(scores.dtype)
     return compute_along(_softmax, jnp.concatenate([scores, sink], -1), (-1,))[..., :-1]
 
@@ -205,6 +212,7 @@ def _softmax(scores: jax.Array) -> jax.Array:
     greatest = lax.stop_gradient(scores.max(axis=-1, keepdims=True, initial=-np.inf))
     powers = jnp.exp(scores - lax.optimization_barrier(jnp.where(greatest == -np.inf, 0, greatest)))
     total = powers.sum(axis=-1, keepdims=True)
+    # Without any key total is 0, and 0 / 1 keeps derivatives free of NaN.
     return powers / jnp.where(total == 0, 1, total)
 
 

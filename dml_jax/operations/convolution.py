@@ -94,6 +94,8 @@ class _TransposedCall(_Call):
         return self.sizes
 
     def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
+        # With zeros in between, 3 elements at stride 2 are 5. A filter of 3 makes 7 of these, as 2 zeros are put on
+        # either side. The padding of the convolution is cut from the 7: it was no part of the array.
         starts = [dim.span - 1 - dim.start for dim in self.windows]
         pairs = zip(self.sizes, self.windows, strict=True)
         ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in pairs]
@@ -178,6 +180,7 @@ def _on_several_devices(case: ConvolutionCase) -> Move:
     """
 
     def move(_: None, *operands: jax.Array) -> jax.Array:
+        # On a mesh of one axis XLA is right.
         mesh = mesh_of_axes(case.devices, *operands)
         if mesh is None:
             return case.move(case.call)(None, *operands)
@@ -199,6 +202,7 @@ def _filter_gradient(case: ConvolutionCase, mesh: Any, x: jax.Array, y: jax.Arra
     parts = gcd(batch, case.devices) if isinstance(batch, int) else 1
     x, y = (array.reshape(parts, batch // parts, *array.shape[1:]) for array in (x, y))
     call = replace(case.call, x=jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
+    # Under jax.vmap the dimension of the parts stays free, and XLA may divide it.
     convolve = whole_along(mesh, call, (every, every), every)
     return jax.vmap(partial(replace(case, call=call).move(convolve), None))(x, y).sum(0)
 
@@ -233,6 +237,7 @@ def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     others: Sequence[Part] = [part for part in PARTS if part != gives]
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        # Each gradient is again one of the three arrays made from two others, so it has variants and derivatives, too.
         known = {**dict(zip(others, like, strict=True)), gives: cotangent}
         return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in others]
 
@@ -274,6 +279,8 @@ def convolve_back(
       [N, O, *sizes], of x's type.
     """
     channels, outputs, *spatial = w.shape
+    # A filter of a transposed convolution has its input channels first, over all groups. lax wants the outputs of all
+    # groups first: [2 groups of 3, 5] becomes [2 groups of 5, 3].
     by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
     by_group = by_group.reshape(groups * outputs, channels // groups, *spatial)
     of_x, of_w = shapes_of(x, by_group)

@@ -89,6 +89,7 @@ class CumulativeCase:
         """Shifts the result, or the operand, by one element: inclusive sums become exclusive."""
         if not self.exclusive:
             return x
+        # lax.pad cuts by negative edges: [1, 3, 6] with the edges 1 and -1 becomes [0, 1, 3].
         shift: Sequence[Any] = (-1, 1, 0) if self.reverse else (1, -1, 0)
         edges = [shift if d == self.axis else (0, 0, 0) for d in range(x.ndim)]
         return lax.pad(x, jnp.asarray(self.kind.start, x.dtype), edges)
@@ -106,6 +107,7 @@ def accumulate(kind: Accumulation, x: jax.Array, axis: int, *, reverse: bool, ex
     """
     is_bool = x.dtype == jnp.bool_
     kind, wide = (_OF_BOOLS[kind], np.dtype(np.int8)) if is_bool else (kind, computed_type(x.dtype))
+    # The transpose of a sum over all before is a sum over all after. Products are not linear.
     is_linear = kind is SUMMATION and jnp.issubdtype(x.dtype, jnp.floating)
 
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:

@@ -85,6 +85,7 @@ def move_elements(
         case_of = partial(MoveCase, move, shapes, result, words, aligned, carry)
         return choose("move", case_of, back or transpose_of(move), is_opaque=is_opaque)(where, *data)
 
+    # Narrow numbers move as integers, of which JAX has no derivative.
     is_opaque = back is not None or is_narrow(data[0].dtype)
     if shards := known_shards():
         on_each = move_on_each_device(partial(chosen, None), shards)
@@ -102,6 +103,7 @@ def back_with_number(move: Move) -> Back:
     def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         *arrays, number = like
         wide = wide_type(cotangent.dtype)
+        # The move of a mask: False for elements of the arrays, True for the number. [7, x, 7] has [True, False, True].
         is_number = move(where, *(jnp.zeros_like(x, bool) for x in arrays), jnp.ones_like(number, bool))
         total = jnp.where(is_number, cotangent.astype(wide), jnp.zeros((), wide)).sum()
         moved = jax.vjp(lambda *arrays: move(where, *arrays, number), *arrays)[1](cotangent) if arrays else ()

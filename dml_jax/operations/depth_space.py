@@ -11,6 +11,8 @@ from .programs.primitive import Move, linear
 
 # The dimensions of both sides, outermost first: c channel, h row of blocks, w column of blocks,
 # y row inside a block, x column inside a block. The letters of one word are one dimension.
+# DirectML's orders of the depth: in DCR the place inside a block comes first, in CRD the channel. With 3 channels and
+# blocks of 2, channel 1 in row 0 and column 1 of a block is 1 * 3 + 1 = 4 in DCR, and 1 * 4 + 1 = 5 in CRD.
 _DEPTH_SIDE = {
     ("NCHW", "DCR"): ("yxc", "h", "w"),
     ("NCHW", "CRD"): ("cyx", "h", "w"),
@@ -72,6 +74,7 @@ def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
     shards = known_shards()
     if shards is None:
         return permute(input, blocks.permutation(input.shape))
+    # Each device permutes its own shard, whose sizes are others: so the permutation is made of them, not of `input`.
     forward = move_on_each_device(_move(blocks), shards)
     back = move_on_each_device(_move(blocks.inverse), shards.inverse)
     return linear(forward, lambda _, cotangent, like: [back(None, cotangent)])(None, input)

@@ -30,6 +30,7 @@ def fill_with(value: Any, sizes: Sequence[Any]) -> jax.Array:
 
 def choose_value(on: jax.Array, values: Any, back: Back) -> jax.Array:
     """`values[1]` where `on`, else `values[0]`; `back` adds cotangents up."""
+    # Guarded: in a choice between two numbers LLVM would take the casts to integers back, and lose bits.
     return move_elements(select_value, on, values, back=back, carry=as_guarded_bits)
 
 

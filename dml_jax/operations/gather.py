@@ -65,6 +65,7 @@ class Read:
     @property
     def transpose(self) -> Write:
         """The scatter-add that is the transpose of the read."""
+        # A scatter in the mode "fill" drops updates out of range, where "clip" would add them to the nearest element.
         mode = "fill" if self.drops else self.mode
         return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic, self.shards)
 
@@ -144,6 +145,7 @@ class GatherCase:
         XLA:CPU quiets narrow NaNs of a constant table. Integers it evaluates in another order of dimensions, which a
         cast of bits takes for the usual one, if it knows the indices too.
         """
+        # XLA adds up the reads of several devices, zeros where a device has no part: of floats, -0.0 + 0.0 is 0.0.
         usual = as_bits(self.read, is_float8 if self.devices == 1 else is_float)
         if not is_narrow(self.input.dtype):
             return usual
@@ -180,6 +182,7 @@ def reading(read: Read) -> Move:
 
 def _read(read: Read, back: Back | None, indices: jax.Array, input: jax.Array) -> jax.Array:
     if shards := read.shards:
+        # The parts have no derivative: a program is divided when it is lowered, after JAX has differentiated it.
         alone = partial(_read, replace(read, shards=None), None)
         each = on_each_device(alone, (shards.indices, shards.table), shards.slices)
         return (linear(each, back) if back else each)(indices, input)

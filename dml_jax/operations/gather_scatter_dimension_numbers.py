@@ -67,12 +67,15 @@ class Slices:
     def shape(self, table: Sequence[Any], indices: Sequence[Any]) -> tuple[Any, ...]:
         """The shape of the result."""
         whole, free = iter([table[d] for d in self.whole]), iter(indices[:-1])
+        # The last dimension of indices holds coordinates. The others keep their order in the result, around `placed`:
+        # a table of (2, 5, 3) with placed (0, 2), and indices of (4, 1), make (2, 4, 3).
         rank = len(indices) - 1 + len(self.placed)
         return tuple(next(whole) if d in self.placed else next(free) for d in range(rank))
 
     def row(self, indices_rank: int) -> int:
         """How many dimensions are whole, and last in the table and in the result."""
         rank, count = indices_rank - 1 + len(self.placed), 0
+        # From the last dimension on, while both sides have it whole: only those lie together in table and result.
         while rank - 1 - count in self.placed and self.rank - 1 - count in self.whole:
             count += 1
         return count

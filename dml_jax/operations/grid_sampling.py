@@ -60,6 +60,7 @@ def _sample(input: jax.Array, positions: Sequence[jax.Array], mode: str, padding
     index, inside, weight = _neighbors(positions[0], sizes[0], mode, padding_mode, aligns)
     for at, size in zip(positions[1:], sizes[1:], strict=True):
         by_one = _neighbors(at, size, mode, padding_mode, aligns)
+        # Neighbours of all dimensions so far, each with each neighbour along this one: 2 by 2 are 4 of linear sampling.
         index, inside, weight = (
             (index * np.int32(size))[:, :, None] + by_one[0][:, None],
             inside[:, :, None] & by_one[1][:, None],
@@ -77,6 +78,7 @@ def _sample(input: jax.Array, positions: Sequence[jax.Array], mode: str, padding
     elements = gather_slices(index[..., None], rows, read)
     nothing = jnp.zeros((), wide)
     elements = carry_bits(jnp.where, inside[..., None], elements, nothing, carry=as_guarded_bits)
+    # The nearest element is copied bit for bit, of any type.
     elements = elements[:, 0] if is_copy else (elements * weight.astype(wide)[..., None]).sum(1)
     return narrow_apart(carry_bits(_channels_second, None, elements), input.dtype)
 
@@ -132,5 +134,6 @@ def _reflect_index(index: jax.Array, size: int, aligns: bool) -> jax.Array:
     if aligns and size == 1:
         return jnp.zeros_like(index)
     period, last = (2 * size - 2, 0) if aligns else (2 * size, 1)
+    # Of 4 elements 0 to 3, index 5 becomes 1 with a period of 6 (0 1 2 3 2 1), or 2 with 8 (0 1 2 3 3 2 1 0).
     beyond = index % np.int32(period)
     return jnp.minimum(beyond, np.int32(period - last) - beyond)

@@ -19,13 +19,17 @@ def resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
     target = index_dtype(sizes)
     largest = np.iinfo(target).max
     if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
+        # An unsigned index is never negative. 2**32 - 1 would be cast to -1, the last element: it stays out of range.
         if indices.dtype.itemsize >= target.itemsize:
             indices = jnp.minimum(indices, np.asarray(largest, indices.dtype))
         return indices.astype(target)
     if indices.dtype.itemsize < target.itemsize:
+        # Before the size is added: no int8 holds the size of 200.
         indices = indices.astype(target)
+    # Once only: of 5 elements, -1 is 4 and -7 is -2, which is out of range: there the mode decides.
     wrapped = jnp.where(indices < 0, indices + sizes_row(sizes, indices), indices)
     if indices.dtype.itemsize > target.itemsize:
+        # Only now, as the size may still bring an index into range. All that are negative yet are as good as -1.
         wrapped = jnp.clip(wrapped, np.asarray(-1, indices.dtype), np.asarray(largest, indices.dtype))
     return wrapped.astype(target)
 
@@ -45,5 +49,6 @@ def check_order(indices: jax.Array, input: Any, write: Write) -> None:
     Raises:
       ConstraintError: a size is symbolic, or there are 2**31 elements or updates.
     """
+    # Only floats depend on the order of a sum, and only where several updates meet.
     if write.deterministic and not write.unique_indices and jnp.issubdtype(input.dtype, jnp.inexact):
         check_sortable("deterministic", indices, input.shape, write)

@@ -41,6 +41,8 @@ def read(
     if 0 in shape:
         return jnp.zeros(shape, input.dtype)
     indices = resolve(indices, sizes)
+    # DirectML keeps reads inside of the array. "fill" reads the nearest element as well, and replaces it below:
+    # lax.gather fills with a constant alone, and this number may be data that have a gradient.
     lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
     how = Read(
         slices,

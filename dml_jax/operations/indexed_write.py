@@ -58,6 +58,7 @@ def write(
     indices = show_indices(indices, input.shape, how)
     if reduction is None:
         return scatter_slices(indices, input, updates, how)
+    # Minima and maxima are the same in any order.
     if reduction in ("add", "mul", "mean"):
         check_order(indices, input, how)
     return reduce_slices(indices, input, updates, how, reduction, include_self)

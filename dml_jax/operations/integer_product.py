@@ -28,6 +28,7 @@ class IntegerProductCase:
 
     a: Any
     b: Any
+    # Not compared: NumPy compares arrays element by element, and gives them no hash.
     known: np.ndarray | None = field(compare=False)
     has_zero_point: bool
     devices: int
@@ -49,6 +50,7 @@ class IntegerProductCase:
         return self._multiply
 
     def _multiply(self, b: Any, a: jax.Array, *p: jax.Array) -> jax.Array:
+        # A constant comes by the case, not as an operand: JAX would trace it, and NumPy could not sum it.
         b = self.known if b is None else b
         product = int8_product(a, b)
         return product - p[0] * b.sum(-2, dtype=np.int32, keepdims=True) if p else product

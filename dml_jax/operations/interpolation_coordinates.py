@@ -47,6 +47,7 @@ def exact_positions(
     first = -Fraction(after) * step - Fraction(before)
     unit = lcm(step.denominator, first.denominator)
     start, more = int(first * unit), int(step * unit)
+    # Where products may exceed 64 bits, NumPy computes with Python's integers: slowly, but exactly.
     greatest = max(abs(start), abs(start + count * more), unit)
     x = np.arange(count).astype(np.int64 if greatest < 2**62 else object) * more + start
     return Positions((x // unit).clip(-FAR, FAR).astype(np.int64), x % unit, unit)

@@ -21,6 +21,7 @@ from .separable_interpolation import Interpolation
 
 ResampleMode = Literal["nearest", "linear", "cubic"]
 
+# RESAMPLE and RESAMPLE1 of DirectML say nothing of halves; devices round them up.
 HALF = np.float32(0.5)
 ROUNDED: Mapping[str | None, Callable[[np.ndarray], np.ndarray]] = {
     None: lambda x: np.floor(x + HALF),
@@ -76,7 +77,9 @@ class Kernel:
             inside = np.where((at >= 0) & (at < size), weights, 0)
             weights = np.where(inside.sum(0) == 0, weights, inside)  # with none inside, the edge
         if self.excludes or narrowing < 1:
+            # Stretched weights need not add up to 1, nor the rest of them: 1/8, 3/8, 3/8 become 1/7, 3/7, 3/7.
             weights = weights / weights.sum(0)
+        # A row of zeros would read elements for nothing.
         counts = weights.any(1)
         at, weights = np.clip(at[counts], 0, size - 1), weights[counts].astype(np.float32)
         return Interpolation(size, at, None if len(at) == 1 and (weights == 1).all() else weights)

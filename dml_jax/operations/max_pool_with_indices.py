@@ -76,12 +76,14 @@ def _find_along(
       windows: along each of them.
       order: of the elements.
     """
+    # Padding holds the least number, which exceeds nothing: a window of least numbers keeps the offset `first`.
     images = read_slices(image, axes, windows, order.least)
     offsets = read_slices(offset, axes, windows) if offset is not None else repeat(first.dtype.type(0))
     best = jnp.asarray(order.least)
     best_key, best_offset = order.key(best), jnp.asarray(first)
     for each, (slices, within) in enumerate(zip(images, offsets, strict=False)):
         key = order.key(slices)
+        # Not if they are equal: the first one of equal elements counts.
         exceeds = order.is_greater(key, best_key)
         best, best_key = jnp.where(exceeds, slices, best), jnp.maximum(key, best_key)
         best_offset = jnp.where(exceeds, within + first.dtype.type(each * inner), best_offset)

@@ -28,9 +28,11 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
     choose, dtype, wide = _CHOOSE[end], x.dtype, wide_type(x.dtype)
 
     def of_all(x: jax.Array) -> jax.Array:
+        # Few devices have float8, or integers of less than a byte: in a wider type the extreme is the same.
         of = x if dtype.itemsize > 1 else widen_apart(x, computed_type(dtype))
         return narrow_apart(choose(of, axes, keepdims=True), dtype)
 
+    # Integers have no NaN to lose: XLA reduces them as they are.
     if not jnp.issubdtype(dtype, jnp.floating):
         return of_all(x)
 
@@ -88,8 +90,10 @@ def flat_place_of_extreme(x: jax.Array, axes: Sequence[int], end: End, *, is_las
     if len(axes) > 1:
         others = [d for d in range(x.ndim) if d not in axes]
         moved = lax.transpose(x, (*others, *axes))
+        # One axis in place of several: the place along it is the row-major number along all of them.
         rows = moved.reshape(*(x.shape[d] for d in others), prod(x.shape[d] for d in axes))
     axis = axes[0] if len(axes) == 1 else rows.ndim - 1
+    # The last of equal numbers is the first one from the other end: of [7, 2, 7] it has place 0 there, hence 2.
     place = place_of_extreme(lax.rev(rows, [axis]) if is_last else rows, axis, end)
     place = jnp.asarray(rows.shape[axis] - 1).astype(np.uint32) - place if is_last else place
     return place.reshape(reduced(x, axes, np.uint32).shape)
@@ -117,6 +121,8 @@ def _number(x: jax.Array, axis: int, start: Any, end: End) -> tuple[jax.Array, j
     """
     n, number = x.shape[axis], lax.broadcasted_iota(np.float32, x.shape, axis)
     value = _CHOOSE[end](x, axis, keepdims=True)
+    # For the greatest of [3, NaN, 7, NaN] the NaNs get 1 - 4 and 3 - 4, and all others at least 0, or infinity. The
+    # least is -3, which says both that there is a NaN, and that the first one lies at 4 - 3 = 1.
     numbers = jnp.where(x == value, number, np.float32(np.inf))
     if jnp.issubdtype(x.dtype, jnp.floating):
         numbers = jnp.where(x != x, number - n, numbers)
@@ -134,10 +140,12 @@ def _compete(values: jax.Array, places: jax.Array, axis: int, end: End) -> jax.A
 
     def better(left: Sequence[jax.Array], right: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
         (a, i), (b, j) = left, right
+        # Only a NaN differs from itself. It beats every number and ties with other NaNs; the earlier place wins a tie.
         wins = beats(a, b) | (a != a) & (b == b)
         ties = (a == b) | (a != a) & (b != b)
         is_left = wins | ties & (i < j)
         return jnp.where(is_left, a, b), jnp.where(is_left, i, j)
 
+    # The identity loses every tie, too, as no place is later.
     worst = np.asarray(limits[0 if end == "greatest" else 1], dtype), np.uint32(2**32 - 1)
     return jnp.expand_dims(lax.reduce((values, places), worst, better, (axis,))[1], axis)

@@ -52,6 +52,8 @@ def numbers_set(is_set: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _one_by_one(_: None, is_set: jax.Array) -> jax.Array:
     """Each True element finds its place by a cumulative sum, and writes its index there; a sort takes longer."""
+    # [False, True, True] have the places [-1, 0, 1]. The indices 1 and 2 are written to places 0 and 1: [1, 2, 0].
+    # The False writes to place 3, out of range, and is dropped.
     place = jnp.cumsum(is_set, dtype=jnp.uint32) - 1
     number = lax.iota(jnp.uint32, is_set.shape[0])
     at = jnp.where(is_set, place, jnp.asarray(is_set.shape[0], jnp.uint32))

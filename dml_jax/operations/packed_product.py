@@ -71,6 +71,7 @@ class PackedProductCase:
         return self._multiply
 
     def _multiply(self, packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:
+        # Hidden, as XLA would unpack constants while it compiles, and keep float32 in place of a few bits.
         arrays = [hide_constant(array, rows) for array in self.known] if self.known else [packed, *parameters]
         packed, scales, zero_points = (x[..., None] if x.ndim == 2 else x for x in arrays)
         numbers = [w.reshape(w.shape[0], -1) for w in unpack(packed, scales, zero_points, self.bits)]

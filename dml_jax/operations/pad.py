@@ -64,6 +64,7 @@ def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)
         zeros = jnp.zeros_like(like[0], wide)
+        # The transpose of the border in the wide type: copies of one element meet there, and are rounded once.
         (added,) = jax.vjp(partial(border, None), zeros)[1](cotangent.astype(wide))
         return [narrow_apart(added, cotangent.dtype)]
 

@@ -19,6 +19,8 @@ def source_of(mode: str, i: jax.Array, start: int, n: int) -> jax.Array:
     number = i.dtype.type
     if mode == "edge":
         return lax.clamp(number(0), lax.sub(i, number(start)), number(n - 1))
+    # The reflection of 3 elements has the period 0 1 2 1, whose place 3 is element 4 - 3 = 1. The symmetric border has
+    # 0 1 2 2 1 0, whose place 3 is element 5 - 3 = 2.
     period = sum(stop - first for first, stop, _ in PERIODS[mode](n))
     at = lax.rem(lax.add(i, number(-start % period)), number(period))
     back = lax.sub(number(period - 1 if mode == "symmetric" else period), at)
@@ -30,6 +32,7 @@ def cut_runs(period: list[Run], first: int, end: int) -> list[Run]:
     runs, at = [], 0
     while at < end:
         for low, high, is_reversed in period:
+            # A reversed run that is cut at its start, as the result has it, is cut at its end in the array.
             skipped, left = max(0, first - at), max(0, at + high - low - end)
             at += high - low
             if skipped + left < high - low:

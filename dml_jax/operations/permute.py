@@ -123,6 +123,7 @@ class PermuteCase:
     @property
     def plain(self) -> Move:
         """XLA:CPU moves bfloat16 through wider floats, one by one."""
+        # As integers, and apart from the casts to these, which XLA:CPU would take away in pairs.
         move: Move = lambda _, array: self.permutation(array)  # noqa: E731
         return as_bits(fence(move)) if self.operand.dtype == jnp.bfloat16 else move
 

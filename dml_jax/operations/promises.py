@@ -45,6 +45,7 @@ def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> ja
         rows = Rows(shape, write)
         if write.unique_indices and rows.are_numbered(indices):
             row = lax.sort(rows.row_of_each(indices))
+            # Sorted, equal rows are neighbours. Updates that are dropped share the number `count`, which is no row.
             is_twice = jnp.any((row[1:] == row[:-1]) & (row[1:] < rows.count))
             debug_check(~is_twice, "unique_indices was promised, but two indices address one element")
 
@@ -57,6 +58,7 @@ def _descend(indices: jax.Array, write: Write) -> jax.Array:
     tuples = indices.reshape(batch, -1, indices.shape[-1])
     before, after = tuples[:, :-1], tuples[:, 1:]
     descends, alike = jnp.zeros(before.shape[:2], bool), jnp.ones(before.shape[:2], bool)
+    # As words in a dictionary: [0, 5] is less than [1, 2], and a later coordinate decides only where all before tie.
     for t in range(indices.shape[-1]):
         descends |= alike & (before[..., t] > after[..., t])
         alike &= before[..., t] == after[..., t]

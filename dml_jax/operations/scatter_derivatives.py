@@ -47,6 +47,7 @@ def reduce_slices(
     if includes_input and reduction != "mean":
         return _combine(indices, data, input.shape, write, reduction)
     counts = _count_updates(indices, input.shape, updates, write)
+    # The input is one more term of its mean.
     if reduction == "mean":
         combined = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
@@ -76,6 +77,7 @@ def _mean(
     dtype, is_integer = data[-1].dtype, jnp.issubdtype(data[-1].dtype, jnp.integer)
     wide = jnp.int32 if is_integer and dtype.itemsize < 4 else wide_type(dtype)
     total = _combine(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
+    # Elements that no update addresses are replaced afterwards; 0 / 0 would make NaN of their derivatives.
     divisors = jnp.maximum(counts, 1).astype(wide)
     return narrow_apart(total // divisors if is_integer else total / divisors, dtype)
 
@@ -128,6 +130,8 @@ def _products_of_others(
     *table, updates = data
     check_sortable("the derivative of mul", indices, shape, write)
     rows, wide = Rows(shape, write), wide_type(updates.dtype)
+    # Sorted, the factors of a row lie together. The factors 2, 3, 0 have the products 1, 2, 6 before them and 0, 0, 1
+    # after them. The product of both, 0, 0, 6, is that of all other factors; no zero is divided by.
     numbers, order = lax.sort((rows.row_of_each(indices), lax.iota(jnp.int32, updates.size // rows.width)), num_keys=1)
     is_kept = (numbers < rows.count)[:, None]
     factors = jnp.where(is_kept, rows.fold_updates(updates).astype(wide)[order], 1)
@@ -141,6 +145,7 @@ def _products_of_others(
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
+    # The element of the table is a factor, too. For an update that is dropped it is 0: nothing flows back to it.
     held = [rows.fold(x).astype(wide).at[numbers].get(mode="fill", fill_value=0) for x in table]
     first = held[0] if held else is_kept.astype(wide)
     unsorted = jnp.zeros_like(others).at[order].set(others * first, unique_indices=True)
@@ -175,7 +180,9 @@ def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
             """A value of each element of the result, for each element of the table and each update that it combines."""
             return [*[result] * (len(data) - 1), reading(read_of(write))(indices, result)]
 
+        # Compared as sort keys, in which NaN equals NaN, so that a NaN that wins has a derivative.
         wins = [kind.encode(x) == best for x, best in zip(data, of_each(kind.encode(result)), strict=True)]
+        # Both 7 of [5, 7, 7] get half of the derivative of the maximum: a scatter-add of ones counts the winners.
         count = scatter_reduce(indices, [each.astype(jnp.int32) for each in wins], shape, write, ADD)
         shares = of_each(1 / jnp.maximum(count, 1).astype(wide))
         moved = [

@@ -179,6 +179,7 @@ def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Arr
     """Stores updates where none meet in a table of zeros; else combines encoded numbers."""
     *table, updates = data
     write, dtype = rows.write, updates.dtype
+    # One update to an element is the result: nothing is added, and it moves bit for bit.
     if write.unique_indices and not table and reduction.rounds:
         return _store(write, indices, fill_with(reduction.identity(dtype), rows.shape), updates)
     encoded = reduction.encode(updates)

@@ -134,9 +134,11 @@ class Rows:
         inside = jnp.ones(grid, bool)
         for t, dim in enumerate(self.slices.indexed):
             coordinate, most = indices[..., t], np.asarray(self.shape[dim] - 1, indices.dtype)
+            # Clamped before the cast to int32, which would bring an index beyond 31 bits back into range.
             clamped = jnp.clip(coordinate, np.zeros((), indices.dtype), most)
             inside &= clamped == coordinate
             at.append(clamped.astype(jnp.int32) * np.int32(strides[batch + t]))
+        # A row that is dropped gets the number after the last one, which lax.scatter drops, and a sort puts last.
         row = sum(at[1:], at[0])
         return (jnp.where(inside, row, np.int32(self.count)) if self.write.mode == "fill" else row).reshape(-1)
 

@@ -91,6 +91,8 @@ class Interpolation:
         input = self.indices[row, output]
         order = np.lexsort((output, input))
         row, output, input = row[order], output[order], input[order]
+        # Inputs that are read as [0, 0, 1, 1, 1] have the numbers 0, 1, 0, 1, 2: the rows of the transposed matrix that
+        # get their weights.
         number = np.arange(input.size) - np.searchsorted(input, input)
         count = number.max(initial=0) + 1
         if count > FEW or not input.size:
@@ -122,6 +124,7 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
         return _narrow(copy(where, _widen(x)), x.dtype)
 
     def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        # Where each element counts a few times, the transpose is an interpolation as well; else JAX finds it.
         if len(few) == len(by_axis):
             return [_narrow(_through(few, where[1], _widen(cotangent)), cotangent.dtype)]
         return _transpose(copy, where, cotangent, like)
@@ -163,6 +166,7 @@ def _repeat(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
     if not counts:
         return x
     shown = [n for axis, size in enumerate(x.shape) for n in (size, counts.get(axis, 1))]
+    # [a, b] twice each: broadcast to [[a, a], [b, b]], and flat.
     copies = lax.broadcast_in_dim(x, shown, range(0, 2 * x.ndim, 2))
     return copies.reshape([size * counts.get(axis, 1) for axis, size in enumerate(x.shape)])
 
@@ -191,6 +195,7 @@ def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.A
 def _weigh(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
     """Multiplies by weights; elements of weight 0 give 0.0 in the first row, else -0.0, which changes no sum."""
     shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    # No product, as 0 * inf is NaN. x + -0.0 is x for every x, and so for -0.0.
     nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
     return jnp.where(shown == 0, nothing, x * shown)
 

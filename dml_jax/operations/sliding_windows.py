@@ -53,6 +53,8 @@ class Windows:
     @property
     def steps(self) -> int:
         """Two windows can share an element only at offsets that differ by a multiple of it (0 included)."""
+        # A stride of 4 and a dilation of 6: the elements at offsets 0 and 2 are 12 apart, which is 3 strides. Those at
+        # offsets 0 and 1 are 6 apart, which is no multiple of 4: steps are 4 / 2 = 2.
         return min(self.stride // gcd(self.stride, self.dilation), self.window)
 
     @property
@@ -68,12 +70,16 @@ class Windows:
     def inside(self, offset: int) -> tuple[int, int, int]:
         """The windows [first, end) whose element at `offset` is no padding, and the position of that of the first."""
         position = offset * self.dilation - self.start  # in window 0
+        # -(a // b) is -a / b, rounded up: the first window with its element at 0 or later, and the first one with it
+        # beyond the end.
         first = min(max(-(position // self.stride), 0), self.count)
         end = min(max(-((position - self.size) // self.stride), first), self.count)
         return first, end, first * self.stride + position if end > first else 0
 
     def sizes_inside(self) -> np.ndarray:
         """How many elements of each window are no padding."""
+        # A dilation beyond the padded size has windows of one element alone, and a stride beyond it one window: neither
+        # moves anything. Cut, their products fit into 64 bits.
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)
         starts = np.arange(self.count) * stride - self.start
         first = self.first_inside()

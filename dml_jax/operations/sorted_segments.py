@@ -48,6 +48,7 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
     *table, updates = data
     held = rows.fold(table[0]) if table else None
     unsorted, packed = rows.row_of_each(indices), _Packed(rows.fold_updates(updates), reduction)
+    # Stable, so that updates of a row are added in the order in which they come.
     numbers, order = lax.sort((unsorted, lax.iota(jnp.int32, unsorted.shape[0])), num_keys=1, is_stable=True)
     segments = _Segments(numbers, rows.count, reduction)
     later = segments.totals(packed, order)
@@ -147,6 +148,7 @@ class _Segments:
         size = np.prod(blocks, dtype=np.int32)
         row = self.numbers.at[number * size].get(mode="clip")
         first, end = (bound.at[row].get(mode="fill", fill_value=0) for bound in (self.first, self.end))
+        # Bounds of rows, as bounds of blocks, level by level.
         for each in blocks[:-1]:
             first, end = _above(first, end, each)
         below_end, (first, end) = end, _above(first, end, block)

@@ -35,6 +35,7 @@ class Part:
         """This part of an array whose last dimension is words of `count` elements; None if it cuts a word."""
         if self.axis != rank - 1:
             return self
+        # Of 8 bytes, the parts of 4, 2 and 2: the first one is a word, the others cut one.
         is_cut = self.start % count or self.size % count
         return None if is_cut else replace(self, start=self.start // count, size=self.size // count)
 

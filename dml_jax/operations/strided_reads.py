@@ -27,6 +27,7 @@ def read_view(buffer: jax.Array, layout: Layout, deterministic: bool = False) ->
         x = lax.slice_in_dim(x, 0, start + layout.span)
     *outer, last = layout.merged_groups or [ELEMENT]
     for group in outer:
+        # From the largest stride to the smallest: each split makes rows, of which the inner groups read a part.
         x, start = _split(x, start, group)
         x = _select(x, group, x.ndim - 2, deterministic)
     x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
@@ -49,6 +50,7 @@ def _select(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.A
     """Selects along an axis, where the dimensions of a group overlap or interleave."""
     if group.is_run:
         return x
+    # Sizes (3, 2) with steps (1, 1) overlap: rows 0 1, 1 2, 2 3 of four. No slice has a row twice, so this is a gather.
     offsets = offsets_of(group.sizes, group.steps).reshape(-1, 1)
     slices = Slices(x.ndim, (axis,), placed=tuple(d for d in range(x.ndim) if d != axis))
     return gather_slices(offsets, x, Read(slices, "promise_in_bounds", deterministic=deterministic))

@@ -68,6 +68,7 @@ def write(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax
     if window := layout.window(length):
         array, content = buffer.reshape(window.array_sizes), in_storage_order(updates, layout).reshape(window.sizes)
         return lax.dynamic_update_slice(array, content, window.starts).reshape(length)
+    # No window holds the updates and nothing else: a mask of the same pads tells which elements are old.
     addressed = place(jnp.ones(layout.sizes, bool), layout, length)
     return jnp.where(addressed, place(updates, layout, length), buffer)
 
@@ -78,6 +79,7 @@ def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
         return _scatter(jnp.zeros(length, updates.dtype), updates, layout)
     *outer, last = layout.groups or [ELEMENT]
     x = pad_last(in_storage_order(updates, layout).reshape([g.rows for g in (*outer, last)]), 0, last.unit - 1, 0)
+    # [[a, b], [c, d]] in rows of 5 elements become [a, b, 0, 0, 0, c, d, 0, 0, 0]: zeros up to the next row, and flat.
     for group in reversed(outer):
         x = pad_last(x, 0, 0, group.unit - x.shape[-1])
         x = x.reshape(*x.shape[:-2], -1)
@@ -95,6 +97,7 @@ def _scatter(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array
     first, end = layout.offset, layout.offset + layout.span
     if 0 in layout.sizes:
         return buffer
+    # Offsets count from the first element: 32 bits do for a short view, however far it is in a long buffer.
     offsets = offsets_of(layout.sizes, layout.strides).ravel()
     part = lax.slice_in_dim(buffer, first, end)
     part = part.at[offsets].set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)

@@ -38,6 +38,8 @@ absolute.defjvps(lambda dot, _, x: jnp.sign(x) * dot)
 
 def _root(sum_: jax.Array, _: Any) -> jax.Array:
     """The square root of a sum of squares; its derivative is 0 where all elements are 0."""
+    # The slope of a root at 0 is infinite, and infinity times the slope 0 of a square is NaN: so 1 is put in its place
+    # before the root, too, not only after it.
     is_zero = sum_ == 0
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, sum_)))
 
@@ -96,5 +98,6 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
 
     kind, combine_two = _KINDS[combine]
     operation = AxisOperation(kind, axes, wide, reduced(x, axes, dtype), whole, part, join, combine_two)
+    # Only these are sums of their elements times constants; others have the derivative of their plain program.
     is_linear = function in ("average", "sum") and jnp.issubdtype(dtype, jnp.floating)
     return compute(operation, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)

@@ -26,6 +26,7 @@ def repeat_whole(array: jax.Array, repeats: Sequence[int]) -> jax.Array:
     """As jnp.tile does it; cotangents of narrow floats are added up in float32 and rounded once."""
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        # The 6 cotangents of three copies of 2 elements, as [3, 2], are summed over the copies.
         apart = [n for pair in zip(repeats, like[0].shape, strict=True) for n in pair]
         wide = cotangent.astype(wide_type(cotangent.dtype)).reshape(apart)
         return [narrow_apart(wide.sum(range(0, len(apart), 2)), cotangent.dtype)]

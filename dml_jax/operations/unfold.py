@@ -69,6 +69,7 @@ def unfold_slices(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """Reference implementation of `unfold_windows` for dtypes that move bit-exactly."""
     lead = array.ndim - len(windows)
     for d in reversed(range(len(windows))):
+        # The last dimension first: each one puts its offsets in front of those that are there.
         array = _unfold_along(array, lead, array.ndim - len(windows) + d, windows[d])
     return array
 
@@ -142,6 +143,7 @@ def slices_of(array: jax.Array, axis: int, windows: Windows) -> list[jax.Array]:
 
     def slice_at(offset: int) -> jax.Array:
         first, end, start = windows.inside(offset)
+        # Up to the last element that is read: a slice may not end beyond the array. Without any, it is empty.
         limit = start + (end - first - 1) * windows.stride + 1 if end > first else start
         stride = min(windows.stride, max(windows.size, 1))
         elements = lax.slice_in_dim(array, start, limit, stride, axis)
@@ -160,6 +162,7 @@ def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) ->
     if not windows.size:  # all is padding, and jnp.take reads nothing of nothing
         sizes = [*array.shape[:axis], windows.count, *array.shape[axis + 1 :]]
         return jnp.zeros((*sizes[:lead], windows.window, *sizes[lead:]), array.dtype)
+    # Padding reads index `size`, out of range, which jnp.take fills with 0.
     indices = np.where((at >= 0) & (at < windows.size), at, windows.size).astype(index_dtype((windows.size,)))
     return jnp.moveaxis(jnp.take(array, hide_indices(indices, array), axis, mode="fill", fill_value=0), axis, lead)
 
@@ -169,6 +172,8 @@ def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> j
     at, elements = windows.positions(), windows.window * windows.count
     inside = (at >= 0) & (at < windows.size)
     offsets, _ = np.nonzero(inside)
+    # Windows of 3 at stride 2 have steps of 2: an element is in one window at offset 0 or 1, and perhaps in one more at
+    # offset 2. So two rows of indices hold all; a place that stays empty reads out of range, which is 0.
     indices = np.full((-(-windows.window // windows.steps), windows.size), elements, index_dtype((elements,)))
     indices[offsets // windows.steps, at[inside]] = np.flatnonzero(inside)
     rows = jnp.moveaxis(array, lead, axis - 1)

@@ -82,6 +82,7 @@ def add_slices(slice_of: SliceOf, axes: Sequence[int], windows: Sequence[Windows
         slices = slice_of(offsets)
         edges = [(0, 0, 0)] * slices.ndim
         for axis, dim, shift in zip(axes, windows, shifts, strict=True):
+            # A slice counts windows, and the result strides: it is moved by whole strides, and negative edges cut it.
             edges[axis] = (shift, dim.turns - shift - dim.count, 0)
         return lax.pad(slices, jnp.zeros((), slices.dtype), edges)
 
@@ -129,6 +130,8 @@ def _add_placed(
     """
     phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(dim.stride) for dim in windows))}
     for offsets in window_offsets(windows):
+        # At stride 2, offset 3 of window w is element 2 * w + 3 = 2 * (w + 1) + 1: of phase 1, one place on.
+        # The elements of a phase lie 2 apart in the result, and side by side here.
         at = [divmod(n * dim.dilation - dim.start, dim.stride) for n, dim in zip(offsets, windows, strict=True)]
         phases[tuple(phase for _, phase in at)].append(placed(offsets, [shift for shift, _ in at]))
     nothing = jnp.zeros_like(next(slices[0] for slices in phases.values() if slices))
@@ -141,6 +144,7 @@ def _interleave(phases: Sequence[jax.Array], axes: Sequence[int], windows: Seque
         return phases[0]
     shape, strides = phases[0].shape, [dim.stride for dim in windows]
     apart = jnp.stack(phases).reshape(*strides, *shape)
+    # Two phases [a, b] and [c, d] are stacked as [[a, b], [c, d]], transposed, and flat: [a, c, b, d].
     order = [d for axis in range(len(shape)) for d in (len(axes) + axis, *(i for i, a in enumerate(axes) if a == axis))]
     sizes, limits = [*shape], [*shape]
     for axis, dim in zip(axes, windows, strict=True):

@@ -18,6 +18,7 @@ def sum_windows(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows
     """The sum of each window over some dimensions, in an order that is left open."""
 
     if not are_sliceable(windows) or not have_few_phases(windows):
+        # Windows of many elements, far apart, or mostly of padding: one dimension after the other, as by unfold.
         for axis, dim in zip(axes, windows, strict=True):
             array = unfold_axis(array, axis, dim).sum(0, dtype=array.dtype)
         return array

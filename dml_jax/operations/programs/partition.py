@@ -81,10 +81,12 @@ def on_each_device(
       output: how what the function returns is.
     """
     axes = _axes(output)
+    # An operand is divided over an axis over which the output is not: a device needs parts of others, from XLA.
     if not all(_axes(spec) <= axes for spec in operands):
         return function
 
     def divided(devices: int, manual: frozenset[str]) -> Callable[..., jax.Array]:
+        # One device has whole arrays; so has each of several, if the output is divided over no axis.
         if devices == 1 or not manual:
             return function
         return jax.shard_map(function, in_specs=tuple(operands), out_specs=output, axis_names=manual, check_vma=False)
@@ -122,6 +124,7 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def alone(*arrays: Any) -> Any:
+        # Inside of a jax.shard_map over all axes every program is one of a device.
         mesh, whole = get_abstract_mesh(), PartitionSpec()
         if not mesh.empty and set(mesh.axis_names) == set(mesh.manual_axes):
             return function(*arrays)

@@ -107,6 +107,7 @@ def choose(
 
 def _first(operation: str, platform: str, case: Case, forced: str | None) -> tuple[str, Move]:
     """The name and the function of the forced variant, on any platform, or else of the first one that pays."""
+    # `use_form` forces variants for small calls, too. Calls of 0 bytes, of empty or symbolic arrays, run plainly.
     variants = _variants(operation) if case.bytes >= (1 if forced else SMALL) else []
     for variant in variants:
         is_asked = variant.name == forced if forced else variant.platform == platform and variant.pays(case)

@@ -10,6 +10,7 @@ from jax import lax
 
 def wide_type(dtype: Any) -> Any:
     """The type in which numbers of a type are added and multiplied: float32 for narrower floats."""
+    # Integers wrap, and the lower bits of a sum follow from those of its terms: no wider type changes the result.
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return np.dtype(np.float32) if is_narrow else dtype
 

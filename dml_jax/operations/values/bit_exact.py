@@ -51,6 +51,7 @@ def is_not_zero(numbers: jax.Array) -> jax.Array:
     bits = lax.bitcast_convert_type(numbers, f"uint{8 * numbers.dtype.itemsize}")
     if numbers.dtype == jnp.float8_e8m0fnu:  # which has no 0
         return jnp.ones(bits.shape, bool)
+    # Without the sign, by which 0.0 and -0.0 differ.
     return (bits if numbers.dtype.name.endswith("fnuz") else bits << 1) != 0  # these have one 0, without a sign
 
 

@@ -39,6 +39,7 @@ def _with_slopes(*slopes: _Function) -> Callable[[_Function], _Function]:
 
 
 def _sigmoid_curvature(slope: jax.Array, x: jax.Array) -> jax.Array:
+    # Not slope * (1 - 2 * sigmoid(x)), which cancels near 0.
     return slope * -tanh(x / 2)
 
 
@@ -86,6 +87,7 @@ def tanh_gelu(x: jax.Array) -> jax.Array:
     return x * sigmoid(sqrt(8 / pi) * near * (1 + 0.044715 * near * near))
 
 
+# Factors in place of 1 - x**2 and x**2 - 1: x**2 is rounded where it cancels, near 1, and overflows for large x.
 @_with_slopes(lambda y, x: -lax.rsqrt((1 - x) * (1 + x)))
 def arccos(x: jax.Array) -> jax.Array:
     return jnp.arccos(x)
@@ -133,6 +135,7 @@ def remainder(a: jax.Array, b: jax.Array) -> jax.Array:
 def _floor_of_quotient(a: jax.Array, b: jax.Array) -> jax.Array:
     """floor(a / b) of floats, whose quotient may be rounded up to an integer."""
     rest = lax.rem(a, b)
+    # Without its rest the quotient is an integer up to rounding. It is one more than the floor where signs differ.
     return jnp.rint((a - rest) / b) - ((rest != 0) & ((rest < 0) != (b < 0))).astype(a.dtype)
 
 
@@ -148,6 +151,7 @@ def floor_remainder(a: jax.Array, b: jax.Array) -> jax.Array:
 def _by_square(of: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
     """of / (a**2 + b**2), for one of the two numbers; their squares may overflow."""
     tiny = jnp.finfo(of.dtype).tiny
+    # Scaled by the larger one of the two, both are at most 1, and their squares neither overflow nor vanish together.
     scale = lax.stop_gradient(1 / jnp.clip(jnp.maximum(jnp.abs(a), jnp.abs(b)), tiny, 1 / tiny))
     return of * scale / (jnp.square(a * scale) + jnp.square(b * scale)) * scale
 
@@ -166,6 +170,7 @@ def _power_slope(y: jax.Array, base: jax.Array, exponent: jax.Array) -> jax.Arra
     return jnp.where(divides, quotient, exponent * power(base, jnp.where(divides | (exponent == 0), 1, exponent - 1)))
 
 
+# The slope by the exponent is ln(base) * y; of the base 0 it is 0, where ln(0) * 0 would be NaN.
 @_with_slopes(_power_slope, lambda y, base, exponent: jnp.log(jnp.where(base == 0, 1, base)) * y)
 def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """base**exponent of floats."""

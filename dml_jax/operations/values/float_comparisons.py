@@ -61,6 +61,7 @@ def by_value(dtype: Any) -> Order:
     return Order(
         lambda x: lax.bitcast_convert_type(x, bits),
         lambda image: lax.bitcast_convert_type(image, dtype).astype(wide_type(dtype)),
+        # Not `key > best`, which is False for a NaN: that exceeds all numbers, but no other NaN.
         lambda key, best: ~(key <= best) & (best == best),
         lambda image: lax.bitcast_convert_type(image, dtype),
         least_number(dtype).view(bits),
@@ -90,6 +91,8 @@ def _with_nans(dtype: Any) -> Order:
     least = least_number(dtype)
     integer = jnp.dtype(f"int{8 * least.dtype.itemsize}")
     lowest, greatest = int(jnp.iinfo(integer).min), int((-least).view(integer))
+    # Turned so far that -inf becomes the least integer. NaNs with a sign, which come before -inf in the order of bits,
+    # wrap around to the greatest integers, after the NaNs without one. `nan` is the image of the first NaN.
     turn, zero, nan = (
         np.asarray(n, integer) for n in (lowest + greatest + 1, lowest + greatest, lowest + 2 * greatest + 2)
     )

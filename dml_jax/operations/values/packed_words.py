@@ -85,6 +85,7 @@ def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
     """
     if lanes(dtype) == 1:
         return elements[0]
+    # Lanes of a little-endian word: element 0 is in the lowest bits, as bitcasts have it.
     word = jnp.uint32 if len(elements) == lanes(dtype) else jnp.uint64
     width, (first, *others) = 8 * dtype.itemsize, [as_integers(e).astype(word) for e in elements]
     shifted = [lax.shift_left(number, word(width * lane)) for lane, number in enumerate(others, 1)]

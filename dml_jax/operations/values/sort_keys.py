@@ -49,6 +49,7 @@ def order(x: jax.Array) -> jax.Array:
     if x.dtype.itemsize < 4:
         return x.astype(jnp.int32)
     if x.dtype == jnp.uint32:
+        # The highest bit inverted: 0 becomes the least signed integer, and 2**32 - 1 the greatest.
         return lax.bitcast_convert_type(x, jnp.int32) ^ np.asarray(-(2**31), np.int32)
     return x
 

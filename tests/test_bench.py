@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -487,10 +488,16 @@ def test_regressions_are_ratios():
 @pytest.mark.parametrize("jaxlib", ["0.10.2", "0.12.0"])
 def test_another_jaxlib_is_told_as_its_copy_differs(jaxlib, capsys):
     old, new = (replace(kept(row()), versions={"jaxlib": version}) for version in ("0.10.2", jaxlib))
-    bench_run._show_regressions(old, new, 0.15)
+    bench_run._compare([old], new, None, 0.15)
     told = capsys.readouterr()
     assert ("the old run had jaxlib 0.10.2, which may copy faster or slower" in told.err) == (jaxlib != "0.10.2")
     assert "1 measurements, 0 slower" in told.out
+
+
+def test_the_help_promises_the_time_that_the_page_does():
+    page = (Path(__file__).parent.parent / "docs" / "benchmarks" / "measuring.md").read_text()
+    for text in (page, run("--help").output):
+        assert "two minutes on two cores" in " ".join(text.split())
 
 
 def test_a_run_ends_with_a_legend_of_its_columns():

@@ -127,6 +127,14 @@ def test_runs_are_called_by_what_differs(others, title, names):
     assert (comparison.title, [*comparison.names]) == (title, names)
 
 
+def test_runs_that_are_alike_are_called_by_their_files(stored):
+    options = stored(*(run_of(*CASES, device=device) for device in "AAB"))
+    runs = [*map(results.Results.read, options[1::2])]
+    assert compared(runs).names == ["A, 0.json", "A, 1.json", "B, 2.json"]
+    assert compared(runs[1:]).names == ["A", "B"]
+    assert compared([runs[0], replace(runs[0], file=None)]).names == ["0.json", "this run"]
+
+
 def test_a_version_that_a_run_does_not_tell_is_left_out():
     without = replace(run_of(row("pad a"), device="B"), versions={})
     assert compared([run_of(row("pad a")), without]).names == ["A, jaxlib 1, dml_jax 1", "B"]
@@ -233,6 +241,18 @@ def test_a_new_run_is_the_last_of_several_and_must_not_be_slower_than_one_of_its
     assert last.output.count("slower: gather rows, dml_jax") == 1
     cells = next(line.split() for line in done.output.splitlines() if line.startswith("gather  "))
     assert cells == ["gather", "1", "0.80", "1.00", "1.25", "0.80", "1.00"]
+
+
+def test_a_note_is_told_once_of_several_runs(stored, measured, monkeypatch, tmp_path):
+    monkeypatch.setattr("dml_jax.bench.noise.notes", lambda _: ["the machine was asleep"])
+    measured += CASES
+    assert bench(*NEW, "--json", tmp_path / "new.json").exit_code == 0
+    here = results.Results.read(tmp_path / "new.json").device
+    faster = [run_of(replace(CASES[0], of_copy=1.0), CASES[1], device=here, jaxlib="0.1", date=date) for date in "12"]
+    told = bench(*NEW, *stored(*faster)).output
+    assert told.count("slower: gather rows") == 2
+    for note in ("the machine was asleep", "the old run had jaxlib 0.1", "that is uncertain"):
+        assert told.count(f"Note: {note}") == 1
 
 
 def test_stored_runs_that_cannot_be_compared_are_told_before_anything_is_measured(stored, monkeypatch):

@@ -32,6 +32,7 @@ class Results:
       notes: sentences that say what makes the numbers uncertain, such as a machine that was busy.
       costs: the same as rows, of what operators cost beside running.
       setup: how it was measured: the command, rounds, system, processor, GPUs, commit; older files have none.
+      file: that it was read from, which is not stored.
     """
 
     device: str
@@ -42,6 +43,7 @@ class Results:
     notes: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
     setup: Mapping[str, Any] = field(default_factory=dict)
+    file: Path | None = field(default=None, compare=False)
 
     @classmethod
     def now(cls, device: str, versions: dict[str, str], rows: Sequence[Measured | Cost], **rest: Any) -> "Results":
@@ -69,7 +71,7 @@ class Results:
             rows = tuple(Measured(**_with_samples(row)) for row in content["rows"])
             costs = tuple(Cost(**_with_samples(row)) for row in content.get("costs", ()))
             notes = (OLD,) if version == 1 else tuple(content.get("notes", ()))
-            said = rows, content.get("peak"), notes, costs, content.get("setup", {})
+            said = rows, content.get("peak"), notes, costs, content.get("setup", {}), path
             return cls(content["device"], content["date"], content["versions"], *said)
         except (KeyError, TypeError, AttributeError) as error:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
@@ -77,7 +79,7 @@ class Results:
     def json(self) -> str:
         """The run as JSON, a line per row, so that `diff` compares two runs."""
         lists = {"rows": self.rows, "costs": self.costs}
-        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in lists}
+        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in (*lists, "file")}
         head = json.dumps({"format": FORMAT, "version": VERSION, **said})[:-1]
         lines = {name: ",\n".join(json.dumps(asdict(row)) for row in rows) for name, rows in lists.items()}
         return ", ".join([head, *(f'"{name}": [\n{text}\n]' for name, text in lines.items())]) + "}\n"

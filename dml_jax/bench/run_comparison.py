@@ -91,13 +91,14 @@ cases are compared whose names are the same but for numbers. With the same --siz
 
 
 def _named(runs: Sequence[Results]) -> tuple[str, list[str]]:
-    """Returns the title (device and versions common to all runs) and a name per run (what differs, or the time)."""
+    """Returns the title (device and versions common to all runs) and a name per run: what differs, else file or time."""
     facets = [[run.device for run in runs]]
     for package in PACKAGES:
         facets.append([f"{package} {run.versions[package]}" if package in run.versions else "" for run in runs])
     differ = [facet for facet in facets if len({*facet}) > 1]
-    if len({*zip(*differ, strict=True)}) < len(runs):
-        differ.append([run.date[:19].replace("T", " ") for run in runs])
+    files = [run.file.name if run.file else "this run" for run in runs]
+    for last in ([files] if len({*files}) > 1 else []), [[run.date[:19].replace("T", " ") for run in runs]]:
+        differ += last if len({*zip(*differ, strict=True)}) < len(runs) else []
     names = [", ".join(filter(None, parts)) for parts in zip(*differ, strict=True)]
     if len({*names}) < len(runs):
         raise ConstraintError(f"each run must be compared once, but two of these are the same: {'; '.join(names)}")

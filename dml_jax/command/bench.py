@@ -56,7 +56,7 @@ Examples:
   dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
 @click.argument("models", type=MODEL, nargs=-1, callback=_as_models)
-@click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
+@click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: two minutes on two cores.")
 @click.option(
     "-k",
     "--only",

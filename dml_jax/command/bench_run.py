@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import ceil
@@ -213,33 +214,30 @@ def check_interrupted() -> None:
 
 def _compare(old: Sequence[Results], new: Results, picture: Path | None, tolerance: float) -> bool:
     """Shows a new run beside old ones; returns whether it is slower than one, of several one on the same device."""
+    from ..bench.results import regressions
+
     if len(old) > 1:
         try:
-            show([*old, new], picture)
+            show([*old, replace(new, notes=())], picture)  # its notes stand above its tables
         except (ConstraintError, OSError) as error:
             sys.exit(f"error: {error}")
     alike = old if len(old) == 1 else [one for one in old if one.device == new.device]
-    slower = [_show_regressions(one, new, tolerance) for one in alike]
-    return any(slower)
+    slower = [(one, *regressions(one, new, tolerance)) for one in alike]
+    for note in dict.fromkeys(note for one, _, lines in slower for note in _notes(one, new, lines)):
+        click.echo(f"Note: {note}", err=True)
+    for one, count, lines in slower:
+        click.echo(f"Compared with {one.date}: {count} measurements, {len(lines)} slower by more than {tolerance:.0%}")
+        click.echo("".join(f"slower: {line}\n" for line in lines), nl=False)
+        if not count:
+            sys.exit("error: both runs have no case in common")
+    return any(lines for *_, lines in slower)
 
 
-def _show_regressions(old: Results, new: Results, tolerance: float) -> bool:
-    from ..bench.results import regressions
-
-    count, lines = regressions(old, new, tolerance)
+def _notes(old: Results, new: Results, slower: Sequence[str]) -> Iterator[str]:
+    """What makes a comparison with an older run uncertain."""
     if old.device != new.device:
-        click.echo(f"Note: the old run was on {old.device}.", err=True)
+        yield f"the old run was on {old.device}."
     if old.versions.get("jaxlib") != new.versions.get("jaxlib"):
-        click.echo(
-            f"Note: the old run had jaxlib {old.versions.get('jaxlib')}, which may copy faster or slower.", err=True
-        )
-    click.echo(f"Compared with {old.date}: {count} measurements, {len(lines)} slower by more than {tolerance:.0%}")
-    for line in lines:
-        click.echo(f"slower: {line}")
-    if lines and (old.notes or new.notes):
-        click.echo(
-            "Note: that is uncertain, as notes of these runs say; --strict fails if a new run has notes.", err=True
-        )
-    if not count:
-        sys.exit("error: both runs have no case in common")
-    return bool(lines)
+        yield f"the old run had jaxlib {old.versions.get('jaxlib')}, which may copy faster or slower."
+    if slower and (old.notes or new.notes):
+        yield "that is uncertain, as notes of these runs say; --strict fails if a new run has notes."

@@ -91,7 +91,7 @@ cases are compared whose names are the same but for numbers. With the same --siz
 
 
 def _named(runs: Sequence[Results]) -> tuple[str, list[str]]:
-    """Returns the title (device and versions common to all runs) and a name per run: what differs, else file or time."""
+    """Returns the title (device and versions common to all runs) and a name per run: what differs, or file or time."""
     facets = [[run.device for run in runs]]
     for package in PACKAGES:
         facets.append([f"{package} {run.versions[package]}" if package in run.versions else "" for run in runs])

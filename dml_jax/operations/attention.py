@@ -23,7 +23,7 @@ Gives = Literal["attention", "attention_cotangents"]
 
 
 class Seen(NamedTuple):
-    """Which keys a query sees, and which of them count, as far as that is data; as of `attention_steps`, or None."""
+    """The arrays that say which keys a query sees and which count, as `attention_steps` takes them; None for none."""
 
     mask: Any
     kept: Any
@@ -36,11 +36,11 @@ class AttentionCase:
     """Attention, or its cotangents, for the choice between implementations.
 
     Args:
-      gives: the output; or the cotangents of queries, keys, values and what is added, from that of the output.
-      numbers: the arguments of `attention_steps` that are no arrays: `starts`, too, if it is an int.
-      dtype: of 16 bits; queries, keys and values are rounded to it already, and the output is.
+      gives: the output, or, from its cotangent, the cotangents of queries, keys, values and added arrays.
+      numbers: the arguments of `attention_steps` that are no arrays, `starts` among them if it is an int.
+      dtype: of 16 bits. The output is rounded to it; queries, keys and values have only numbers of it.
       seen: shapes and types of `Seen`.
-      data: shapes and types of queries, keys, values, what is added; and of the cotangent of the output.
+      data: shapes and types of queries, keys, values, added arrays; for cotangents also of the output's cotangent.
       devices: among which XLA may divide an array.
     """
 
@@ -69,7 +69,7 @@ class AttentionCase:
 
     @property
     def plain(self) -> Callable[..., Any]:
-        """The meaning."""
+        """The plain implementation: by `attention_steps`, or its transpose."""
         return self.meaning if self.gives == "attention" else cotangents_of(self.meaning)
 
     def meaning(self, seen: Seen, query: jax.Array, key: jax.Array, value: jax.Array, *added: jax.Array) -> jax.Array:
@@ -80,7 +80,7 @@ class AttentionCase:
 
 
 def cotangents_of(move: Move) -> Callable[..., tuple[jax.Array, ...]]:
-    """A function of where, data and the cotangent of what the move makes of them, to the cotangents of the data."""
+    """The transpose of a move: from (where, *data, cotangent of the result) to the cotangents of the data."""
 
     def cotangents(where: Any, *data: jax.Array) -> tuple[jax.Array, ...]:
         return jax.vjp(partial(move, where), *data[:-1])[1](data[-1])
@@ -105,7 +105,7 @@ def attend(
     """Returns the output of `attention_steps`, rounded to a type; its arguments are the same.
 
     Args:
-      dtype: as wide as the type of queries, keys and values or narrower; these have only numbers that it has, too.
+      dtype: of the output; it holds every number of queries, keys and values, whose type is as wide or wider.
     """
     arrays = {"mask": mask, "kept": kept, "lengths": lengths, "starts": starts}
     # cuDNN, the one variant, knows floats of 16 bits, and neither sinks nor a softcap. All others need no choice.
@@ -137,7 +137,7 @@ def _operation(numbers: Mapping[str, Any], dtype: Any, seen: Seen, data: Sequenc
         return output(seen, *data), slope(moving)((seen, data), *(dots[at] for at in moving))
 
     def slope(moving: Sequence[int]) -> Move:
-        """Linear in the tangents of some of the data, at the point that is given with what is seen."""
+        """The derivative at a point, (seen, data): linear in the tangents of those arrays that move."""
 
         def forward(point: Any, *dots: jax.Array) -> jax.Array:
             seen, data = point

@@ -1,6 +1,6 @@
 """The arithmetic of attention, which DirectML's structs and ONNX's operators share: softmax(Q @ K.T * scale) @ V.
 
-Two keys whose products with a query are 0 and 2 have, by a scale of 0.5, the scores 0 and 1, and weights of 0.27 and
+With a scale of 0.5, two keys whose products with a query are 0 and 2 have the scores 0 and 1, and the weights 0.27 and
 0.73.
 """
 
@@ -68,16 +68,16 @@ def attention_steps(
       value: (batch, G heads, T keys, V).
       scale: products of queries and keys are multiplied with.
       softcap: the limit of the products, as in `cap`.
-      added: to the scores, in this order; each has 4 dimensions and broadcasts to (batch, N, S, T).
-      mask: whether a query sees a key; as what is added.
-      kept: whether a key counts; as what is added.
-      filter_value: is added to the scores of keys that do not count.
-      lengths: of each row of the batch, how many keys it has; int32, (batch).
-      starts: of each row of the batch, which key is that of the first query; int32, (batch), or an int for all rows. A
+      added: arrays that are added to the scores, in order; each has 4 dimensions and broadcasts to (batch, N, S, T).
+      mask: whether a query sees a key; of a shape as in `added`.
+      kept: whether a key counts; of a shape as in `added`.
+      filter_value: a number that is added to the scores of keys that do not count.
+      lengths: the number of keys of each row of the batch; int32, (batch).
+      starts: the index of the first query's own key, per row of the batch; int32, (batch), or an int for all rows. A
         window needs it.
       window: how many keys before its own one, and after it, a query sees; None for all. (None, 0) is causal.
-      sinks: of each head, the score of one more key, which has no value; (N), or None.
-      softmax_type: in which the weights are computed, by default that of the scores, which is float32 or wider.
+      sinks: per head the score of one more key, which has no value; (N), or None.
+      softmax_type: the type in which weights are computed; by default the type of the scores, float32 or wider.
       of_nothing: the output and the weights of a query that sees no key.
     """
     if kept is not None:
@@ -108,14 +108,14 @@ def attention_steps(
 def key_products(query: jax.Array, key: jax.Array, scale: float, read_key: jax.Array | None = None) -> jax.Array:
     """Returns the scaled products of queries and keys, (batch, N, S, T); as in `attention_steps`.
 
-    Where products of a key are left out, it may be NaN: then derivatives read 0 in its place, in `read_key`.
+    Derivatives read `read_key`, by default `key`. It has 0 in place of keys that no query sees, which may be NaN.
     """
     products = unfused_product(_multiply_keys(_by_group(query, key), key, key if read_key is None else read_key))
     return products.reshape(*query.shape[:3], key.shape[2]) * in_type(products.dtype, scale)
 
 
 def cap(products: jax.Array, softcap: float) -> jax.Array:
-    """Returns products within the softcap: softcap * tanh(product / softcap); 0 is none."""
+    """Returns softcap * tanh(product / softcap), which stays within the softcap; products as they are if it is 0."""
     if not softcap:
         return products
     return tanh(products / in_type(products.dtype, softcap)) * in_type(products.dtype, softcap)
@@ -128,7 +128,7 @@ def value_sums(weights: jax.Array, value: jax.Array) -> jax.Array:
 
 
 def exclusions(added: Sequence[jax.Array]) -> Iterator[jax.Array]:
-    """Returns which scores are finite, of each array that is added: -inf excludes a key."""
+    """Returns a mask for each added array: -inf excludes a key."""
     return (term != -np.inf for term in added)
 
 

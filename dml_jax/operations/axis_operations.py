@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from .programs.primitive import Back, Move
 from .programs.variant_selection import choose, known_bytes, shapes_of
 
-# Wide numbers, and where they start along each dimension, to a tree of arrays of as many dimensions.
+# From a part of the array, in the wide type, and its start along each dimension, to a tree of arrays of its rank.
 Part = Callable[[jax.Array, Sequence[Any]], Any]
 Kind = Literal["sum", "product", "exponential", "extreme", "place", "each"]
 
@@ -25,14 +25,14 @@ class AxisOperation:
     """An operation along axes.
 
     Args:
-      kind: what is made of all numbers along the axes; "each" is a number for each of them.
+      kind: of the operation; "each" has a result for each number, the others have one for all along the axes.
       axes: each once, from 0 on.
       wide: the type in which numbers are computed.
       result: shape and type of the result.
       whole: the plain implementation.
-      part: the same of a part of the array; its results have the size of the part or 1 along a dimension.
-      join: of what the parts make, put side by side; None for an operation that needs all numbers along the axes.
-      combine: what two parts of one number along the axes make, to what both make; None if they must lie side by side.
+      part: computes a part of the array; along each dimension its results have the size of the part, or 1.
+      join: makes the result from those of all parts side by side; None if a part needs all numbers along the axes.
+      combine: merges the results of two parts along the axes into one; None if only `join` can.
     """
 
     kind: Kind
@@ -67,7 +67,7 @@ class AxisCase:
 
     @property
     def plain(self) -> Move:
-        """The meaning."""
+        """The plain implementation."""
         return lambda _, x: self.operation.whole(x)
 
     @property
@@ -87,7 +87,7 @@ class AxisCase:
 
     @cached_property
     def side_by_side(self) -> int:
-        """Numbers that lie between neighbours along the first of these axes."""
+        """The distance, in numbers, between neighbours along the first of these axes."""
         return prod(self.input.shape[self.axes[0] + 1 :]) if self.axes else 0
 
 

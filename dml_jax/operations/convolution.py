@@ -79,10 +79,10 @@ class _TransposedCall(_Call):
     """The transpose of a convolution, with zeros between the elements of x.
 
     Args:
-      x: shape and type of what a convolution made.
+      x: shape and type of the input: the output of a convolution, or its cotangent.
       w: of the filter, reversed.
-      windows: of the filter, of the sizes of x.
-      sizes: of the spatial dimensions that are made.
+      windows: of the filter along each spatial dimension of x, with the sizes of x.
+      sizes: the spatial sizes of the output.
     """
 
     sizes: Sequence[int]
@@ -117,7 +117,7 @@ class ConvolutionCase:
 
     Args:
       call: the convolution.
-      gives: the array that is computed: the output, or the gradient of one of the others.
+      gives: the array that is computed: the output, or the gradient of the input or of the filter.
       devices: among which XLA may divide an array.
     """
 
@@ -174,9 +174,9 @@ class ConvolutionCase:
 def _on_several_devices(case: ConvolutionCase) -> Move:
     """The plain implementation on several devices: on a mesh of several axes each has whole pictures and filters.
 
-    XLA may divide examples and channels. Where it divides pictures, or the examples that the gradient of the filters of
-    several groups sums, over one axis of a mesh, and any operand over another one, it adds up the products of too many
-    devices (jaxlib 0.10.1 to 0.12.0.1).
+    XLA may divide examples and channels. It adds up the products of too many devices (jaxlib 0.10.1 to 0.12.0.1) where
+    it divides any operand over one axis of a mesh, and over another axis either pictures, or the examples that the
+    gradient of a filter of several groups sums.
     """
 
     def move(_: None, *operands: jax.Array) -> jax.Array:
@@ -193,7 +193,7 @@ def _on_several_devices(case: ConvolutionCase) -> Move:
 
 
 def _filter_gradient(case: ConvolutionCase, mesh: Any, x: jax.Array, y: jax.Array) -> jax.Array:
-    """The gradient of parts of the batch, and their sum: as many parts as devices, which need no examples of others.
+    """The filter's gradient as a sum over parts of the batch, as many as devices: none needs examples of another.
 
     Of 6 examples on 2 x 4 devices: the sum of 2 gradients, each of 3 examples. XLA may divide the parts alone: where
     it divides channels among more devices than there are groups, it ends the process.
@@ -247,7 +247,7 @@ def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
         return choose(call.operation, case_of, back, is_back_open=True)(None, *operands)
 
     def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        """Linear in each; for one that does not vary, such as the pictures of a network, nothing is computed."""
+        """Linear in each operand; nothing is computed for one that does not vary, such as the pictures of a network."""
         (a, b), (of_a, of_b), result = primals, tangents, contract(*primals)
         terms = [] if isinstance(of_a, SymbolicZero) else [_contract(call, gives, of_a, b)]
         terms += [] if isinstance(of_b, SymbolicZero) else [_contract(call, gives, a, of_b)]
@@ -268,10 +268,10 @@ def convolve_back(
     """The transpose of `convolve`, for a filter that is reversed: a convolution with zeros between the elements of x.
 
     Args:
-      x: [N, C, *counts], what a convolution made.
+      x: [N, C, *counts], the output of a convolution, or its cotangent.
       w: [C, O / groups, *kernel], of x's type.
-      windows: of the filter along each spatial dimension, of sizes *counts.
-      sizes: of the spatial dimensions that are made.
+      windows: of the filter along each spatial dimension of x, with the sizes *counts.
+      sizes: the spatial sizes of the output.
       groups: divides C and O.
       precision: of products on accelerators; None is the one that JAX is set to.
 

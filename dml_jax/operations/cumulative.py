@@ -82,7 +82,7 @@ class CumulativeCase:
 
     @cached_property
     def side_by_side(self) -> int:
-        """Elements that lie between neighbours along the axis."""
+        """The distance, in elements, between neighbours along the axis."""
         return prod(self.input.shape[self.axis + 1 :])
 
     def shifted(self, x: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from .programs.variant_selection import choose, known_bytes, shapes_of
 from .values.accumulation_types import narrow_apart, wide_type
 from .values.bit_exact import as_bits, is_key, is_narrow
 
-# A number of elements to the move of words of so many; None where parts of a word move.
+# From a number of elements to the same move of words of so many elements; None if it moves parts of words.
 InWords = Callable[[int], Move | None]
 
 
@@ -23,7 +23,7 @@ class MoveCase:
     """One move, for the choice between implementations.
 
     Args:
-      move: what it means, of (where, *data).
+      move: the function of (where, *data).
       data: shapes and types of what moves; all have one dtype.
       result: shape and type.
       words: as of `move_elements`.
@@ -53,7 +53,7 @@ class MoveCase:
 
     @property
     def plain(self) -> Move:
-        """The move of numbers that XLA would change as integers."""
+        """The move; types that XLA would change move as integers."""
         return self.carry(self.move)
 
 
@@ -75,8 +75,8 @@ def move_elements(
       words: takes a number of elements; returns the same move of arrays whose last dimension is words of so many, or
         None where parts of a word move.
       back: the transpose; by default that of `move`.
-      aligned: what divides the size of every piece along the axis on which pieces meet; 0 for one piece.
-      carry: makes of a move one of integers, for the types of numbers that XLA would change.
+      aligned: a divisor of the sizes of all pieces along the axis on which they meet; 0 for one piece.
+      carry: turns a move into one of integers, for types that XLA would change.
     """
 
     def chosen(back: Back | None, where: Any, *data: jax.Array) -> jax.Array:
@@ -94,7 +94,7 @@ def move_elements(
 
 
 def back_with_number(move: Move) -> Back:
-    """The transpose of a move whose last array is one number: its cotangent is a sum that is rounded once.
+    """The transpose of a move whose last array is one number, whose cotangent is a sum that is rounded once.
 
     For [7, x, 7], x with a border of 7, the cotangent [1, 2, 3] gives 2 to x and 4 to the number. JAX would subtract
     the sum over x from that over all, which loses small numbers beside large ones.

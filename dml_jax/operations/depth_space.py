@@ -27,7 +27,7 @@ class Blocks:
     """Which blocks move: a permutation of the letters of the last three dimensions.
 
     With to="space", order="CRD" and data_format="NCHW", the words ("cyx", "h", "w") become ("c", "hy", "wx"): the
-    depth is split into a channel and the row and column inside of its block, and these join those of the blocks.
+    depth is split into a channel and the row and column inside of a block, which are merged with those of the block.
 
     Args:
       to: "space" or "depth".

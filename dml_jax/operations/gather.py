@@ -30,8 +30,8 @@ class Read:
       indices_are_sorted: what XLA is promised, about all indices in row-major order.
       sorted_along_axis: whether they ascend along the one axis that is indexed.
       unique_indices: whether no two that are in range address one element.
-      drops: whether nothing flows back from an index out of range, although it reads the nearest element.
-      deterministic: whether what flows back has the same bits in every run.
+      drops: whether an index out of range has no gradient, although it reads the nearest element.
+      deterministic: whether gradients have the same bits in every run.
       computed: whether the program computes the indices, so that none are loaded.
       shards: where every device reads on its own.
     """
@@ -140,10 +140,11 @@ class GatherCase:
 
     @property
     def plain(self) -> Move:
-        """The gather; as integers, which keep their bits where devices add up what each has read.
+        """The gather; of integers where floats would lose bits: on several devices, and of narrow floats on CPUs.
 
-        XLA:CPU quiets narrow NaNs of a constant table. Integers it evaluates in another order of dimensions, which a
-        cast of bits takes for the usual one, if it knows the indices too.
+        XLA:CPU quiets NaNs of a constant table of narrow floats. If it knows table and indices, it evaluates a gather
+        of integers in another order of dimensions, which the cast back mistakes for the usual one: so indices are
+        hidden.
         """
         # XLA adds up the reads of several devices, zeros where a device has no part: of floats, -0.0 + 0.0 is 0.0.
         usual = as_bits(self.read, is_float8 if self.devices == 1 else is_float)
@@ -161,7 +162,7 @@ def _with_hidden_indices(read: Move) -> Move:
 
 
 def gather_slices(indices: jax.Array, input: jax.Array, read: Read) -> jax.Array:
-    """Reads `input` where `indices` say; its transpose adds up what was read more than once.
+    """Reads `input` where `indices` say; its transpose adds up the cotangents of elements that are read several times.
 
     Args:
       indices: in the rank that lax.gather wants.

@@ -44,7 +44,7 @@ def sizes_row(sizes: Sequence[int], indices: jax.Array) -> Any:
 
 
 def check_order(indices: jax.Array, input: Any, write: Write) -> None:
-    """Refuses deterministic sums of updates that cannot be sorted: now, as a gradient is traced later.
+    """Refuses deterministic sums of updates that cannot be sorted: in this call, although a gradient is traced later.
 
     Raises:
       ConstraintError: a size is symbolic, or there are 2**31 elements or updates.

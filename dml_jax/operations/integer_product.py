@@ -46,7 +46,7 @@ class IntegerProductCase:
 
     @property
     def plain(self) -> Move:
-        """a @ b - p * (sums of columns of b), of b, or None if it is known, and of a and p."""
+        """a @ b - p * (sums of the columns of b), as a function of b (None for the constant), a and p."""
         return self._multiply
 
     def _multiply(self, b: Any, a: jax.Array, *p: jax.Array) -> jax.Array:

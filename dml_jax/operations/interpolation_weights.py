@@ -40,8 +40,8 @@ class Kernel:
       rounding: of "nearest": "increasing" (up), "decreasing" (down), or None: the nearest, halves up.
       coefficient: of "cubic".
       antialias: whether "linear" and "cubic" are stretched where a scale is below 1, so that every element counts.
-      excludes: whether elements beyond the edges do not count, and the others so much more; else they are the edge. For
-        "linear", unless it is stretched, that is the same.
+      excludes: whether elements beyond the edges get no weight, and the others more, in proportion; else they are
+        the edge. Both are the same for "linear", unless it is stretched.
     """
 
     mode: ResampleMode

@@ -1,6 +1,6 @@
 """Minima and maxima along axes, with keepdims=True, and argmin and argmax; NaN propagates.
 
-XLA:CPU (jaxlib 0.10 to 0.12) loses NaNs where it reduces many floats to an extreme: it then finds that of some others.
+XLA:CPU (jaxlib 0.10 to 0.12) loses NaNs where it reduces many floats: it finds the extreme of some other elements.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +85,7 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
 
 
 def flat_place_of_extreme(x: jax.Array, axes: Sequence[int], end: End, *, is_last: bool = False) -> jax.Array:
-    """`place_of_extreme` along several axes, as the number of `flat_number`; the first or the last of equal numbers."""
+    """`place_of_extreme` along several axes, in row-major order as `flat_number`; the first or the last of equals."""
     axes, rows = sorted(axis % x.ndim for axis in axes), x
     if len(axes) > 1:
         others = [d for d in range(x.ndim) if d not in axes]
@@ -115,9 +115,9 @@ def _comparable(dtype: Any) -> Any:
 
 
 def _number(x: jax.Array, axis: int, start: Any, end: End) -> tuple[jax.Array, jax.Array]:
-    """Extremes, and where each lies: the least number of those that are as extreme, negative ones for NaNs.
+    """Extremes of a part of an array, and the first place of each, or of a NaN.
 
-    The numbers are floats, whose extremes are found with vectors more often than those of integers.
+    Places are float32, as XLA finds the least of floats with vectors more often than the least of integers.
     """
     n, number = x.shape[axis], lax.broadcasted_iota(np.float32, x.shape, axis)
     value = _CHOOSE[end](x, axis, keepdims=True)

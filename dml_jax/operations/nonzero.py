@@ -32,12 +32,12 @@ class NonzeroCase:
 
     @property
     def plain(self) -> Move:
-        """The meaning."""
+        """The plain implementation."""
         return _one_by_one
 
     @property
     def result(self) -> jax.ShapeDtypeStruct:
-        """Shape and type of the numbers."""
+        """Shape and type of the indices."""
         return jax.ShapeDtypeStruct(self.flags.shape, jnp.uint32)
 
 

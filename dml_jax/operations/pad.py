@@ -14,8 +14,8 @@ from .pad_source_indices import PERIODS, Run, cut_runs
 from .values.accumulation_types import narrow_apart, wide_type
 from .values.bit_exact import as_guarded_bits
 
-# As many slices are put together one by one; of more, whole periods are tiled. XLA:CPU adds the cotangents of those up
-# a hundred times as slowly.
+# Up to so many slices are concatenated; instead of more, whole periods are tiled. XLA:CPU adds up the cotangents of a
+# tiling a hundred times as slowly.
 MOST_PARTS = 64
 
 

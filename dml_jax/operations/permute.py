@@ -103,7 +103,7 @@ class PermuteCase:
     Args:
       permutation: of the operand.
       operand: shape and type.
-      is_operand: whether an operator reads the result, which XLA is then to fuse with it.
+      is_operand: whether an operator reads the result, so that XLA should fuse the two.
       devices: among which XLA may divide an array.
     """
 

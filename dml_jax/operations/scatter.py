@@ -57,7 +57,7 @@ class ScatterCase:
 
     @property
     def plain(self) -> Move:
-        """The write of numbers that XLA would change as integers."""
+        """The write; types that XLA would change are written as integers."""
         return as_bits(self.scatter)
 
 

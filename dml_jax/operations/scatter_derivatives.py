@@ -83,7 +83,7 @@ def _mean(
 
 
 def _count_updates(indices: jax.Array, shape: tuple[int, ...], updates: jax.Array, write: Write) -> jax.Array:
-    """How many updates address each element; once for the dimensions that updates have whole, of size 1."""
+    """How many updates address each element; of size 1 along dimensions that updates have whole: all counts agree."""
     slices = write.slices
     ones = jnp.ones([1 if d in slices.placed else n for d, n in enumerate(updates.shape)], jnp.int32)
     shape = tuple(1 if d in slices.whole else n for d, n in enumerate(shape))
@@ -126,7 +126,7 @@ def _multiplied(shape: tuple[int, ...], write: Write) -> Reduced:
 def _products_of_others(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, multiplied: Reduced
 ) -> Sequence[jax.Array]:
-    """The product of all other factors, for each element of the table and each update; without division, for zeros."""
+    """The product of all other factors, for each element of the table and each update, without dividing by a factor."""
     *table, updates = data
     check_sortable("the derivative of mul", indices, shape, write)
     rows, wide = Rows(shape, write), wide_type(updates.dtype)
@@ -140,7 +140,7 @@ def _products_of_others(
     ones = jnp.ones((1, rows.width), wide)
 
     def before(factors: jax.Array, starts: jax.Array) -> jax.Array:
-        """The product of the factors before each one in its run."""
+        """The product of the factors before each one in its row."""
         shifted = jnp.where(starts[:, None], ones, jnp.concatenate([ones, factors[:-1]]))
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
@@ -177,7 +177,7 @@ def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
         result, wide = extreme(*primals), wide_type(data[-1].dtype)
 
         def of_each(result: jax.Array) -> Sequence[jax.Array]:
-            """A value of each element of the result, for each element of the table and each update that it combines."""
+            """The value of an element, once for its element of the table and once for each update that it combines."""
             return [*[result] * (len(data) - 1), reading(read_of(write))(indices, result)]
 
         # Compared as sort keys, in which NaN equals NaN, so that a NaN that wins has a derivative.

@@ -27,7 +27,7 @@ class ScatterReduceCase:
 
     Args:
       rows: of the table, and how they are written.
-      reduction: what is done where two meet.
+      reduction: how numbers of one element are combined.
       indices: shape and type.
       updates: shape and type.
       has_table: whether updates are combined with a table; else with the identity of the reduction.
@@ -74,7 +74,7 @@ class ScatterReduceCase:
 
     @property
     def segments(self) -> Move | None:
-        """Sums in one order; None where none is needed: of integers, and where none meet."""
+        """Sums in a fixed order; None if none is needed: for integers, and for updates that never meet."""
         return partial(reduce_segments, self.rows, self.reduction) if self.is_float and self.may_meet else None
 
     @property
@@ -100,7 +100,7 @@ class ScatterReduceCase:
 
     @property
     def is_few(self) -> bool:
-        """Whether a table of narrow numbers has so few updates that a wide one would take more than they do."""
+        """Whether updates of narrow numbers are so few that to widen the table takes longer than to add them."""
         is_few = self.has_table and 8 * self.number <= self.rows.count
         return is_few and self.itemsize < 4 and self.reduction.encodes(self.updates.dtype)
 
@@ -147,7 +147,7 @@ def scatter_reduce(
       data: the table, unless it holds the identity of the reduction; the updates, of its dtype.
       shape: of the table.
       write: how.
-      reduction: what is done where two meet.
+      reduction: how numbers of one element are combined.
     """
     batch = prod(shape[d] for d in write.slices.along)
     if prod(indices.shape[:-1]) == batch:
@@ -176,7 +176,7 @@ def _choose(
 
 
 def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Array) -> jax.Array:
-    """Stores updates where none meet in a table of zeros; else combines encoded numbers."""
+    """Stores updates that never meet in a table of the identity; else combines encoded numbers."""
     *table, updates = data
     write, dtype = rows.write, updates.dtype
     # One update to an element is the result: nothing is added, and it moves bit for bit.

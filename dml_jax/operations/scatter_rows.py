@@ -52,10 +52,10 @@ class Write:
 
 @dataclass(frozen=True)
 class Rows:
-    """The dimensions of a table of `shape`, those that tell a row first.
+    """A table of `shape` as rows: some of its dimensions number the rows, the others are the elements of a row.
 
-    With shape (2, 5, 3), whose first dimension goes along with that of the indices, and whose second is indexed, there
-    are 10 rows of 3 elements, and index [1, 4] addresses row 1 * 5 + 4.
+    With shape (2, 5, 3), whose first dimension is a batch as in the indices, and whose second is indexed, there are
+    10 rows of 3 elements, and index [1, 4] addresses row 1 * 5 + 4.
     """
 
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class Rows:
 
     @property
     def row_dims(self) -> tuple[int, ...]:
-        """The dimensions that tell a row: those that go along with the indices', then the indexed ones."""
+        """The dimensions that number the rows: batches of table and indices first, then the indexed ones."""
         return (*self.slices.along, *self.slices.indexed)
 
     @property
@@ -117,7 +117,7 @@ class Rows:
         return self._numbers(indices, _strides([self.shape[d] for d in self.row_dims]))
 
     def source_of_each(self, indices: jax.Array) -> jax.Array:
-        """The number of the update that each row has, where every row has one."""
+        """For each row the number of its update, if every row has exactly one."""
         numbers = jnp.arange(self.count, dtype=jnp.int32)
         at = self.row_of_each(indices)
         return jnp.zeros_like(numbers).at[at].set(numbers, mode="promise_in_bounds", unique_indices=True)

@@ -33,7 +33,7 @@ class Interpolation:
     Args:
       size: of the input.
       indices: integers in [0, size), a column per element of the output.
-      weights: float32, of the same shape; None for one row, which copies.
+      weights: float32, of the same shape; None for a copy, which has one row.
     """
 
     size: int
@@ -46,7 +46,7 @@ class Interpolation:
 
     @property
     def repeats(self) -> int:
-        """How often every element comes in turn; 0 if anything else is made."""
+        """The count if the output is every element in turn, repeated so often; else 0."""
         count = self.indices.shape[1] // max(1, self.size)
         is_so = self.weights is None and np.array_equal(self.indices[0], np.arange(self.size).repeat(count))
         return count if is_so else 0
@@ -172,7 +172,7 @@ def _repeat(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
 
 
 def _step(at: np.ndarray) -> int:
-    """How far static indices are apart; 0 if not evenly, or not ascending."""
+    """The step between static indices that ascend evenly; else 0."""
     steps = np.diff(at)
     step = int(steps[0]) if steps.size else 1
     return step if step > 0 and (steps == step).all() else 0
@@ -201,12 +201,12 @@ def _weigh(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> ja
 
 
 def _widen(x: jax.Array) -> jax.Array:
-    """Numbers as they are summed."""
+    """Numbers in the type in which they are summed."""
     return x if jnp.issubdtype(x.dtype, jnp.inexact) and x.dtype.itemsize >= 4 else x.astype(jnp.float32)
 
 
 def _narrow(x: jax.Array, dtype: Any) -> jax.Array:
-    """Sums as numbers of a dtype; integers are the nearest ones, halves to even, which cubic weights may exceed."""
+    """Sums rounded to a dtype; to integers with halves to even, and clamped: cubic weights may exceed their range."""
     if not jnp.issubdtype(dtype, jnp.integer):
         return narrow_apart(x, dtype)
     limits = jnp.iinfo(dtype)

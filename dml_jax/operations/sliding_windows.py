@@ -59,7 +59,7 @@ class Windows:
 
     @property
     def turns(self) -> int:
-        """How many strides the dimension has."""
+        """How many strides cover the dimension."""
         return -(-self.size // self.stride)
 
     @property
@@ -68,7 +68,7 @@ class Windows:
         return self.dilation == 1 and 1 < self.window == self.stride
 
     def inside(self, offset: int) -> tuple[int, int, int]:
-        """The windows [first, end) whose element at `offset` is no padding, and the position of that of the first."""
+        """The windows [first, end) whose element at `offset` is no padding, and its position in the first of them."""
         position = offset * self.dilation - self.start  # in window 0
         # -(a // b) is -a / b, rounded up: the first window with its element at 0 or later, and the first one with it
         # beyond the end.

@@ -18,7 +18,7 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
     """`function(x)` in the type of `x`; of narrow floats it is computed in float32 and rounded once.
 
     Args:
-      function: makes of wide numbers as many, each of those that lie with it along `axes`.
+      function: takes wide numbers to as many; each result depends on the numbers along `axes` alone.
       x: floats.
       axes: from 0 on, or from the last one back.
     """
@@ -48,8 +48,8 @@ def log_softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
     return nn.log_softmax(less, tuple(axes)) + nothing
 
 
-# Derivatives are 0 where all numbers are -inf, as a program replaces that NaN which masks every key of a query. They
-# are made of the result alone, which XLA then keeps in place of two arrays.
+# Derivatives are 0 where all numbers are -inf: a program that masks all keys of a query replaces the NaN of its result.
+# Derivatives are computed from the result alone, so that XLA keeps one array rather than two.
 
 
 @softmax.defjvp
@@ -85,8 +85,8 @@ def _below_maximum(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Ar
 
     NaN is added, because XLA:CPU makes any number of exp(where(condition, NaN, x)): see docs/stability.md.
 
-    Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
-    its exponential infinite.
+    XLA may compute x twice, for the maximum and for the difference, and round it once less for one of them. Of 1e10
+    the difference may then be 500, with an infinite exponential: so it is cut at 0.
     """
     greatest = _greatest(x, axes)
     less = jnp.where(greatest == -jnp.inf, 0, x - greatest)

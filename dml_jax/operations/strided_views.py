@@ -41,7 +41,7 @@ class ViewCase:
 
     @property
     def plain(self) -> Move:
-        """The read; as integers, which keep their bits where devices add up what each has gathered."""
+        """The read; of integers where floats would lose bits, as where devices add up the gathers of each."""
         # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
         is_bfloat16 = self.buffer.dtype == jnp.bfloat16
 
@@ -66,7 +66,7 @@ def view(buffer: Any, layout: Layout, deterministic: bool = False, *, is_operand
       buffer: of one dimension.
       layout: of the view, in elements.
       deterministic: whether the gradient adds up in one order.
-      is_operand: whether an operator reads the view, which XLA is then to fuse with it.
+      is_operand: whether an operator reads the view, so that XLA should fuse the two.
 
     Raises:
       ConstraintError: elements that overlap have offsets that need 64 bits, and JAX has none.

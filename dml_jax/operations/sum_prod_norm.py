@@ -45,12 +45,12 @@ def _root(sum_: jax.Array, _: Any) -> jax.Array:
 
 
 class _Total(NamedTuple):
-    """How wide numbers are combined, all at once or chunk by chunk.
+    """A reduction of wide numbers, all at once or chunk by chunk: finish(combine(of(x)), count).
 
     Args:
-      combine: along axes; what it makes of chunks it combines again.
-      of: what is combined, of each number.
-      finish: takes what all make together, and how many they are.
+      combine: reduces along axes; also the results of chunks to one.
+      of: a function of each number.
+      finish: takes the combined number, and the count of numbers.
     """
 
     combine: Callable[[jax.Array, Axes], jax.Array] = _sum

@@ -34,7 +34,7 @@ class TopKCase:
 
     @property
     def bytes(self) -> int:
-        """Read and written by a sort, in passes; batches of symbolic sizes count as large. 0 if none are wanted."""
+        """The bytes that a sort reads and writes in all its passes; a symbolic batch counts as large. 0 if k is 0."""
         if not (isinstance(self.size, int) and isinstance(self.k, int) and self.k):
             return 0
         sizes = [n if isinstance(n, int) else 2**20 for n in self.keys.shape]
@@ -42,7 +42,7 @@ class TopKCase:
 
     @property
     def plain(self) -> Move:
-        """The meaning; the greatest alone takes one pass."""
+        """The plain implementation; the greatest alone takes one pass."""
         k, axis = self.k, self.axis
         return lambda _, keys: first_of_all(keys, axis) if k == 1 else lax.top_k(keys, k, axis=axis)[1]
 

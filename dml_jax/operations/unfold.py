@@ -85,7 +85,7 @@ def _fold(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 
 def _are_addable(windows: Sequence[Windows]) -> bool:
-    """Whether fold is a sum of slices; it is none if windows do not overlap."""
+    """Whether fold adds slices up; windows side by side are a reshape instead."""
     return are_sliceable(windows) and have_few_phases(windows) and not any(dim.are_tiles for dim in windows)
 
 

@@ -29,7 +29,7 @@ SliceOf = Callable[[tuple[int, ...]], jax.Array]
 
 
 def are_sliceable(windows: Sequence[Windows]) -> bool:
-    """Whether the slices are few along each dimension, and the padding is not most of what they are slices of."""
+    """Whether slices are few along each dimension, and the padded array is not mostly padding."""
     return all(dim.window <= MOST_SLICES and dim.padded <= 2 * (dim.size + dim.count) for dim in windows)
 
 
@@ -61,10 +61,7 @@ def pad(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill:
 def read_slices(
     array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill: Any = 0, *, padded: bool = False
 ) -> Iterator[jax.Array]:
-    """Slices in row-major order of their offsets; padding holds `fill`.
-
-    With `padded` the array has its padding.
-    """
+    """Slices in row-major order of their offsets; padding holds `fill`, or with `padded` is in the array already."""
     whole = array if padded else pad(array, axes, windows, fill)
     for offsets in window_offsets(windows):
         start, limit, strides = [0] * whole.ndim, [*whole.shape], [1] * whole.ndim
@@ -124,9 +121,9 @@ def spread_slices(
 def _add_placed(
     placed: Callable[[tuple[int, ...], Sequence[int]], jax.Array], axes: Sequence[int], windows: Sequence[Windows]
 ) -> jax.Array:
-    """The sum of slices, which `placed` has moved by so many windows along each dimension.
+    """The sum of slices, each of which `placed` moves by a number of windows along each dimension.
 
-    Windows that are s apart have elements of s phases, each of which is a sum of slices; they are interleaved then.
+    Windows that are s apart have elements of s phases. Each phase is a sum of slices; then phases are interleaved.
     """
     phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(dim.stride) for dim in windows))}
     for offsets in window_offsets(windows):

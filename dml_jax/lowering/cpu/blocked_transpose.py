@@ -63,7 +63,7 @@ def _pays(case: PermuteCase) -> bool:
 
 
 def _column(case: PermuteCase) -> Sequence[int]:
-    """Dimensions along which a line is read of each row, before the next element of the first line is."""
+    """Dimensions along which a line of each row is read before the first line is read again."""
     return case.order[case.order.index(len(case.order) - 1) + 1 :]
 
 
@@ -72,7 +72,7 @@ def _lines_read(case: PermuteCase) -> int:
 
 
 def _lines_held(case: PermuteCase) -> int:
-    """How many of them a cache holds: 16,384 of rows of 100 bytes, 128 of rows that lie 8192 bytes apart."""
+    """How many lines of rows a cache holds: 16,384 of rows of 100 bytes, 128 of rows that lie 8192 bytes apart."""
     apart = gcd(*(prod(case.sizes[d + 1 :]) * case.itemsize for d in _column(case)))
     return CACHE // max(LINE, gcd(apart, CACHE // WAYS))
 

@@ -55,7 +55,7 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
         return lax.dynamic_update_slice(results, to_image(result), [*starts[:cut], number, *starts[cut + 1 :]])
 
     def fill(results: Any, first: int, size: int, count: int) -> Any:
-        """The chunks of a size from `first` on, as many along the dimension that is cut."""
+        """Computes `count` chunks of `size` from `first` on, along the dimension that is cut."""
 
         def step(turn: jax.Array, carried: Any) -> Any:
             array, results = carried
@@ -131,7 +131,7 @@ def _pays(case: AxisCase) -> bool:
 
 
 def is_converted(case: AxisCase) -> bool:
-    """Whether floats have another exponent than those as which they are computed.
+    """Whether floats are computed in a type with another exponent.
 
     A bfloat16 is the upper half of a float32, so that XLA:CPU has vectors for sums and extremes of it as it lies.
     """

@@ -37,7 +37,7 @@ CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, besi
 
 
 def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:
-    """`step(turn, state, arrays)` in turn, from `start`; the first turn is the only one without a loop."""
+    """Repeats `step(turn, state, arrays)` from the state `start`; without a loop if there is one turn alone."""
     start, arrays = varying_alike(start, arrays)
 
     def pass_barrier(turn: jax.Array, state: Any) -> Any:
@@ -65,7 +65,7 @@ def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -
 
 
 def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    """Chunks along the longest dimension that goes along with the indices'."""
+    """Adds elements in chunks along the longest dimension that is a batch of table and indices."""
     rows, slices, dtype = case.rows, case.rows.slices, updates.dtype
     dim, own = max(zip(slices.along, slices.indices_along, strict=True), key=lambda each: rows.shape[each[0]])
     length = rows.shape[dim]
@@ -98,7 +98,7 @@ def _add(case: ScatterReduceCase) -> Move | None:
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """If updates are fewer than rows, to fill the table with zeros takes most of the time in either way."""
+    """If updates are fewer than rows, filling the table with zeros takes most of the time either way."""
     is_widened = case.takes_rows and case.is_narrow
     return case.number >= case.rows.count and (case.takes_elements or is_widened)
 

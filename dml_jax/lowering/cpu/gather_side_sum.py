@@ -5,8 +5,8 @@ updates, the others are added up before, in a small table with a place for each 
 
     row 7 = updates 9 and 4 + place 0; row 8 = update 2; row 9 = updates 3 and 0 + place 1
 
-Who reads what is found without a sort: every update writes its number into its row, and who finds it there is read
-first; the others write again. XLA:CPU writes one update after the other, so the last one is found.
+The updates of a row are found without a sort: every update writes its number into its row. The update whose number
+stays there is read first; the others write again. XLA:CPU writes one update after the other: the last one stays.
 """
 
 from functools import partial
@@ -45,7 +45,7 @@ def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -
     number = lax.iota(jnp.int32, rows.shape[0])
 
     def write(is_left: jax.Array, values: jax.Array) -> jax.Array:
-        """Per row one of the values that are left; -1 for none."""
+        """Per row the number of one of the updates that are left; -1 for none."""
         at = jnp.where(is_left, rows, np.int32(count))
         return jnp.full(count, -1, jnp.int32).at[at].set(values, mode="drop")
 

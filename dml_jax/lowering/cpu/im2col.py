@@ -41,7 +41,7 @@ def _pays(case: ConvolutionCase) -> bool:
 
 
 def _multiply_columns(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:
-    """A product of matrices for each group: the filters by what lies under each of their places."""
+    """A product of matrices for each group: the filters by the columns of elements under their places."""
     call, depth = case.call, prod(w.shape[1:])
     axes = range(2, x.ndim)
     # XLA multiplies x itself where nothing is added to it or left out.

@@ -33,7 +33,7 @@ BLOCK = 32  # elements that one triangular matrix adds up
 
 
 def _scan(case: CumulativeCase) -> Move | None:
-    """Sums of floats along what is the last axis but for sizes of 1."""
+    """Cumulative sums of floats along the last axis, apart from axes of size 1."""
     is_sum = case.kind is SUMMATION and jnp.issubdtype(case.input.dtype, jnp.floating)
     return partial(_add_chunks, case) if is_sum and case.side_by_side == 1 and case.devices == 1 else None
 

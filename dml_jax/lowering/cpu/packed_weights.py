@@ -1,4 +1,4 @@
-"""Products with packed weights on CPUs: LLVM vectorises what unpacks bytes side by side; weights stay in the cache.
+"""Products with packed weights on CPUs: LLVM unpacks bytes side by side with vectors; weights stay in the cache.
 
 Few rows are multiplied in one pass over the bytes. Weights that are constants are transposed while a program is
 lowered, so that the bytes of a step belong to neighbouring columns of the product; a step adds some of these rows of
@@ -143,7 +143,7 @@ def _add_bytes(case: PackedProductCase, packed: jax.Array, rows: jax.Array, *par
 
 
 def _zeros(shape: Sequence[int], *operands: Any) -> jax.Array:
-    """What a loop over operands begins with: in jax.shard_map it varies as they do."""
+    """The zeros with which a loop over operands begins; in jax.shard_map they vary as the operands do."""
     _, zeros = varying_alike([x for x in operands if isinstance(x, jax.Array)], jnp.zeros(shape, np.float32))
     return zeros
 

@@ -26,7 +26,7 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _pays(case: GatherCase) -> bool:
-    """A column of indices reaches a slab, of which a read beyond the cache is a transaction; a warp reads a row."""
+    """A column of indices reads all over a slab, one transaction for each read beyond the cache; a warp reads a row."""
     is_far = case.slab_bytes > CACHE and case.bytes < MEMORY and not case.is_sorted
     return is_far and case.itemsize <= 4 and case.input.shape[case.axis] >= WARP
 

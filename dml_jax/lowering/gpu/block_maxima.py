@@ -2,7 +2,8 @@
 
 The two greatest of [3, 1 | 4, 1 | 5, 9 | 2, 6] lie in the two blocks with the greatest of the maxima 3, 4, 9 and 6.
 
-XLA:CPU sorts all of some integers, and takes but the first ones of floats: in blocks, or of all if they are few.
+XLA:CPU sorts integers whole, but finds the first k of floats without: so integers are searched as floats of the same
+order, in blocks, or all at once if they are few.
 """
 
 from functools import partial

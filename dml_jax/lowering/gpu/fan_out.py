@@ -87,7 +87,7 @@ def _repeat(repeats: Sequence[int], first: int, parts: int, _: None, array: jax.
 
 
 def _same(array: jax.Array, count: int) -> Sequence[jax.Array]:
-    """The array several times, which XLA does not know to be the same: of that it would make one broadcast."""
+    """The array several times, hidden by a barrier: of equal arrays XLA would make one broadcast."""
     return lax.optimization_barrier((array,) * count)
 
 

@@ -30,12 +30,12 @@ TILE, PROCESSORS = 128, 132  # queries that are computed together, fewer as many
 
 
 class _Exclusions(NamedTuple):
-    """What keeps queries from seeing keys.
+    """The rules that keep queries from seeing keys.
 
     Args:
       flags: arrays of whether a query sees a key.
       lengths: how many keys the rows of the batch have, or None.
-      start: which key is that of the first query.
+      start: the index of the first query's own key.
       window: how many keys before its own one, and after it, a query sees.
     """
 
@@ -109,7 +109,7 @@ def _counting(kept: jax.Array, is_seen: jax.Array | None) -> jax.Array:
 
 
 def _known_to_cudnn(excluded: _Exclusions, queries: int, keys: int) -> _Exclusions:
-    """The same in what cuDNN knows: lengths, a window that ends with the own key, and flags for the rest.
+    """The same rules in the terms of cuDNN: lengths, a window that ends with the own key, and flags for the rest.
 
     A single query whose key is the fifth of eight, and which sees no later one, has five keys.
     """
@@ -168,7 +168,7 @@ def _cudnn(
 
 
 def _with_batches_as_rows(move: Callable[..., Any], batch: int) -> Callable[..., Any]:
-    """The function, under jax.vmap one of as many more rows of the batch; arrays have as many rows as it, or 1."""
+    """The function; jax.vmap makes its dimension more rows of the batch. Arrays have as many rows as it, or 1."""
     function = custom_vmap(on_one_device(move))
 
     @function.def_vmap

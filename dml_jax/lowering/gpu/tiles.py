@@ -42,7 +42,7 @@ class Tile(NamedTuple):
     Args:
       sizes: of the operand, whose long dimension is split into words and lanes.
       order: of its dimensions in the result.
-      dims: that are unrolled.
+      dims: the dimensions that are unrolled.
       lanes: elements of a word; 1 if elements are read and written one by one.
       tail: their elements, without the lanes.
     """
@@ -156,7 +156,7 @@ def _word_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
 
 
 def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], Sequence[int]]:
-    """The dimensions, and the last ones of them that are of the tile."""
+    """Divides the dimensions: those before the longest end that belongs to the tile, and that end."""
     end = next((place + 1 for place in reversed(range(len(order))) if order[place] not in tile), 0)
     return order[:end], order[end:]
 

@@ -21,7 +21,7 @@ class Shards:
     """How the arrays of an operator are sharded, of which each device computes its part.
 
     Args:
-      operands: by name; of what is not here every device has the whole.
+      operands: by name; every device has the whole of an operand that is not here.
       output: one for all of several.
     """
 
@@ -71,14 +71,14 @@ class TableShards:
 def on_each_device(
     function: Callable[..., jax.Array], operands: Sequence[PartitionSpec], output: PartitionSpec
 ) -> Callable[..., jax.Array]:
-    """`function`, which each device computes of its shards where that is its shard of the output; has no derivative.
+    """`function` on each device, of its shards alone, if that gives its shard of the output; without a derivative.
 
     Only the program is divided so, when it is lowered: what transforms it before sees whole arrays.
 
     Args:
       function: of arrays, of any sizes.
       operands: how they are sharded, on an Explicit mesh.
-      output: how what the function returns is.
+      output: how the result of the function is sharded.
     """
     axes = _axes(output)
     # An operand is divided over an axis over which the output is not: a device needs parts of others, from XLA.
@@ -119,8 +119,9 @@ def _by_devices(function: Callable[[int], Callable[..., jax.Array]], plain: Call
 def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function in a program of one device, or of each device's part, where no device is named.
 
-    While JAX lowers a function with jax.experimental.custom_partitioning, it asks for the devices of the program, which
-    are not told to what `choose` traces. A mesh of one device, over which nothing is divided, needs none.
+    While JAX lowers a function with jax.experimental.custom_partitioning, it asks for the devices of the program. A
+    function that `choose` returns is traced without them. A mesh of one device, over which nothing is divided, needs
+    none.
     """
 
     def alone(*arrays: Any) -> Any:

@@ -102,7 +102,10 @@ def transpose_of(move: Move) -> Back:
 
 
 def transposed(function: Callable[[jax.Array], jax.Array], of: Any, cotangent: jax.Array) -> jax.Array:
-    """Flows back to an operand typed as the cotangent: to one that varies on no device a jax.shard_map adds all up."""
+    """The transpose of a linear function, for an operand that varies over devices as the cotangent does.
+
+    Of an operand that is the same on all devices of a jax.shard_map, JAX would add up the cotangents of all.
+    """
     like, _ = varying_alike(jnp.zeros(of.shape, of.dtype), cotangent)
     return jax.linear_transpose(function, like)(cotangent)[0]
 
@@ -156,7 +159,7 @@ _primitive.multiple_results = True
 
 
 def _bind(call: _Call, arrays: Sequence[Any]) -> Any:
-    """On a mesh the type of a result has a sharding, which JAX finds for the plain function."""
+    """Binds the primitive; on a mesh JAX finds the types of results, with their sharding, by tracing `plain`."""
     if call.result is not None and all(jax.typeof(x).sharding.mesh.empty for x in arrays):
         avals = tuple(ShapedArray(each.shape, each.dtype) for each in jax.tree.leaves(call.result))
     else:
@@ -182,7 +185,7 @@ def _evaluate(*arrays: jax.Array, call: _Call, avals: Sequence[ShapedArray]) -> 
 
 
 def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: _Call, avals: Any) -> Any:
-    """By data, and by floats in `where`: the derivative at a point is read there, and has a derivative itself."""
+    """By data, and by floats in `where`: a derivative holds its point there, and may be differentiated again."""
     results, count = _primitive.bind(*primals, call=call, avals=avals), call.count if call.back else len(primals)
     is_zero, terms = [type(dot) is ad.Zero for dot in tangents], []
     if not all(is_zero[count:]):
@@ -225,7 +228,7 @@ def _transpose(cotangents: Any, *arrays: Any, call: _Call, avals: Any) -> Sequen
 
 
 def _transpose_call(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
-    """The function of the cotangent that is that of one of the data; its transpose is the call: none is looked into."""
+    """The call that takes the cotangent to that of one of the data. Its transpose is `call`: JAX looks into neither."""
 
     def backward(*arrays: jax.Array) -> jax.Array:
         assert call.back

@@ -14,14 +14,15 @@ from ..programs.primitive import Back, Move, by_platform, linear, transpose_of
 
 
 def is_float8(dtype: Any) -> bool:
-    """XLA:CPU gathers such floats through wider ones, which quiets NaNs."""
+    """Whether elements are floats of a byte, which XLA:CPU gathers through wider ones: that quiets NaNs."""
     return is_float(dtype) and dtype.itemsize == 1
 
 
 def is_narrow(dtype: Any) -> bool:
-    """XLA:CPU selects, pads, slices, scatters, and of constants gathers such floats through wider ones: it quiets NaNs.
+    """Whether XLA:CPU would change elements that it moves, or end the process.
 
-    It ends the process where it concatenates integers of two bits (jaxlib 0.10 to 0.12).
+    It selects, pads, slices and scatters bfloat16 and floats of a byte, and gathers them from constants, through wider
+    floats, which quiets NaNs. It ends the process where it concatenates integers of two bits (jaxlib 0.10 to 0.12).
     """
     is_cast = is_float(dtype) and jnp.finfo(dtype).bits in (8, 16) and dtype != jnp.float16
     return is_cast or has_two_bits(dtype)
@@ -99,7 +100,7 @@ def carry_bits(
       where: says what moves; None where nothing varies.
       data: arrays of one dtype.
       back: the transpose; by default that of `move`.
-      carry: makes of a move one of integers.
+      carry: turns a move into one of integers.
     """
     if back is None and not is_narrow(data[0].dtype):
         return move(where, *data)
@@ -133,7 +134,7 @@ def _cast_bits(x: jax.Array, dtype: Any) -> jax.Array:
 def fence(move: Move) -> Move:
     """Keeps casts apart from a move on CPUs: XLA removes casts that surround it, and moves floats.
 
-    Those it quiets, flushes if they are subnormal, and moves one by one.
+    In floats it quiets NaNs and flushes subnormals, and it moves them one by one.
     """
 
     def fenced(where: Any, *data: jax.Array) -> jax.Array:

@@ -76,12 +76,14 @@ def _to_fours(matrix: jax.Array) -> jax.Array:
 
 
 def divide(x: jax.Array, divisor: Any) -> jax.Array:
-    """x / divisor of floats, rounded once, that of float32 on every device.
+    """x / divisor of floats, rounded once; for float32 on every device.
 
-    By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
-    half 12.5, which becomes 12, but more. One that is NaN's own is none. XLA:GPU divides to the last bit or two: there
-    x * (1 / divisor) of 53 bits is near enough, as a quotient of two numbers of 24 bits is no closer than 2**-49 of
-    itself to the middle of two such numbers. A quotient of 53 bits LLVM would narrow to one of 24.
+    If many numbers share a divisor, XLA multiplies with its reciprocal: 2.734375 / 0.21875 is then more than the half
+    12.5, and is rounded to 13 and not to 12. A divisor that depends on x, by a 1 for a NaN, is not shared.
+
+    XLA:GPU errs by a bit or two in a quotient of float32. There x * (1 / divisor) in float64 is near enough: a quotient
+    of two numbers of 24 bits is no closer than 2**-49 of itself to the middle of two such numbers. LLVM would narrow
+    a quotient in float64 to one in float32.
     """
 
     def wide(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:

@@ -17,12 +17,12 @@ def form_names() -> Sequence[str]:
 def use_form(name: str) -> Iterator[None]:
     """Forces how every operator that is traced inside runs, on every platform: for measuring, and as a way out.
 
-    A form is how XLA moves the data, never what arrives; sums of floats may differ in their last bits. Where the named
-    one cannot run, the plain one does.
+    A form decides how XLA moves the data. It changes no result, except sums of floats in their last bits. Where the
+    named one cannot run, the plain one does.
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", which is what jax.numpy and lax do, or the name of a variant in docs/forms.md.
+      name: "plain" for the program of jax.numpy and lax, or the name of a variant in docs/forms.md.
 
     Raises:
       ConstraintError: another name.

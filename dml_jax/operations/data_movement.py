@@ -24,7 +24,7 @@ class MoveCase:
 
     Args:
       move: the function of (where, *data).
-      data: shapes and types of what moves; all have one dtype.
+      data: shapes and types of the arrays that move, all of one dtype.
       result: shape and type.
       words: as of `move_elements`.
       aligned: as of `move_elements`.

@@ -22,12 +22,12 @@ from .values.bit_exact import as_bits, hide_constant, is_float, is_float8, is_na
 
 @dataclass(frozen=True)
 class Read:
-    """How lax.gather reads: its attributes, under its names, and what else is known.
+    """How lax.gather reads: its attributes, under its names, and other facts.
 
     Args:
       slices: which slices of the input are read.
       mode: "clip", "promise_in_bounds", or "fill" for zeros.
-      indices_are_sorted: what XLA is promised, about all indices in row-major order.
+      indices_are_sorted: a promise to XLA about all indices in row-major order.
       sorted_along_axis: whether they ascend along the one axis that is indexed.
       unique_indices: whether no two that are in range address one element.
       drops: whether an index out of range has no gradient, although it reads the nearest element.

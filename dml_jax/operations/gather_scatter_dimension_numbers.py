@@ -12,13 +12,13 @@ class Slices:
     """One slice of a table per tuple of indices, and where it lies in the result, or in the updates of a write.
 
     With a table of (2, 5, 3) and 4 indices along its dimension 1, `indexed` is (1,); dimensions 0 and 2 are whole, and
-    are `placed` as dimensions 0 and 2 of a result of (2, 4, 3), whose dimension 1 is that of the indices.
+    are `placed` as dimensions 0 and 2 of a result of (2, 4, 3), whose dimension 1 has the indices.
 
     Args:
       rank: of the table.
       indexed: its dimensions that the coordinates of a tuple address, one each.
       along: its batching dimensions, each paired with one of the indices: a tuple addresses its own position there.
-      indices_along: those of the indices, in the same order.
+      indices_along: the batching dimensions of the indices, in the same order.
       placed: where the other dimensions of the table, which are whole, lie in the result, in order.
     """
 
@@ -35,7 +35,7 @@ class Slices:
 
     @property
     def kind(self) -> str:
-        """What a tuple addresses: "slices" with whole dimensions, "elements" by one axis, "tuples" by several."""
+        """The targets of tuples: "slices" with whole dimensions, "elements" by one axis, "tuples" by several."""
         return "slices" if self.whole else "elements" if len(self.indexed) == 1 else "tuples"
 
     @property

@@ -72,7 +72,7 @@ def _sample(input: jax.Array, positions: Sequence[jax.Array], mode: str, padding
 
     is_copy = mode == "nearest"
     wide = input.dtype if is_copy else wide_type(input.dtype)
-    # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.
+    # Widened, and its channels last, before it is read: cotangents are then added up in wide rows, one per neighbour.
     rows = carry_bits(_channels_last, None, input.astype(wide))
     read = Read(Slices(3, (1,), (0,), (0,), (3,)), "promise_in_bounds")
     elements = gather_slices(index[..., None], rows, read)

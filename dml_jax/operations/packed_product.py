@@ -1,8 +1,8 @@
 """Products of rows with a matrix of packed integers of 2, 4 or 8 bits, blocks of which share a scale and a zero point.
 
-The bytes 0x21 0x43 hold the 4-bit integers 1, 2, 3 and 4. Their product with [a, b, c, d] is that of [a, c] with the
-low bits, [1, 3], plus that of [b, d] with the high bits, [2, 4]: no integers are put in order, so a device unpacks a
-byte where it reads it.
+The bytes 0x21 0x43 hold the 4-bit integers 1, 2, 3 and 4. Their product with [a, b, c, d] is the product of [a, c]
+with the low bits, [1, 3], plus the product of [b, d] with the high bits, [2, 4]: no integers are put in order, so a
+device unpacks a byte where it reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .programs.variant_selection import choose, known_bytes, shapes_of
 from .values.bit_exact import hide_constant
 from .values.xla_workarounds import unfused_product
 
-# With as many rows a byte is unpacked in the time in which memory brings it, once for each row.
+# Up to so many rows, unpacking a byte once for each row takes no longer than reading it from memory.
 FEW_ROWS = 2
 
 

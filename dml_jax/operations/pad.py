@@ -46,7 +46,7 @@ class Border:
     def __call__(self, _: Any, array: jax.Array, *value: jax.Array) -> jax.Array:
         if not self.copies:
             return lax.pad(array, value[0], [(*sizes, 0) for sizes in zip(self.start, self.end, strict=True)])
-        # The last dimension first: what comes later copies longer rows.
+        # The last dimension first: borders of the others are then copies of longer rows.
         for axis in reversed(self.axes):
             array = BORDERS[self.mode](array, axis, self.start[axis], self.end[axis])
         return array
@@ -109,7 +109,7 @@ def _join(array: jax.Array, axis: int, runs: list[Run]) -> jax.Array:
     return lax.concatenate([part(*run) for run in runs], axis)
 
 
-# By mode: what pads one dimension.
+# By mode, the function that pads one dimension.
 BORDERS: Mapping[str, Callable[[jax.Array, int, int, int], jax.Array]] = {
     "edge": _edge,
     **{mode: _periodic(runs_of) for mode, runs_of in PERIODS.items()},

@@ -1,6 +1,6 @@
 """Permutations of dimensions: depth to space, space to depth, and views that read each element of a buffer once.
 
-All of them split dimensions, permute the parts, and merge what lies side by side then.
+All of them split dimensions, permute the parts, and merge parts that lie side by side then.
 """
 
 from collections.abc import Sequence

@@ -84,7 +84,7 @@ class TableCopy:
 
     Args:
       input: shape and type of the table.
-      updates: shape and type of what a scatter writes into it then.
+      updates: shape and type of the updates that a scatter then writes into it.
       devices: among which XLA may divide an array.
     """
 

@@ -32,7 +32,7 @@ Reduced = Callable[..., jax.Array]
 def reduce_slices(
     indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, reduction: str, includes_input: bool
 ) -> jax.Array:
-    """Copies `input` and combines `updates` with what is there, where `indices` say.
+    """Copies `input` and combines its elements with `updates` where `indices` say.
 
     Args:
       indices: in the rank that lax.scatter wants.
@@ -131,7 +131,7 @@ def _products_of_others(
     check_sortable("the derivative of mul", indices, shape, write)
     rows, wide = Rows(shape, write), wide_type(updates.dtype)
     # Sorted, the factors of a row lie together. The factors 2, 3, 0 have the products 1, 2, 6 before them and 0, 0, 1
-    # after them. The product of both, 0, 0, 6, is that of all other factors; no zero is divided by.
+    # after them. Both together make the products of all other factors, 0, 0, 6, without a division by 0.
     numbers, order = lax.sort((rows.row_of_each(indices), lax.iota(jnp.int32, updates.size // rows.width)), num_keys=1)
     is_kept = (numbers < rows.count)[:, None]
     factors = jnp.where(is_kept, rows.fold_updates(updates).astype(wide)[order], 1)

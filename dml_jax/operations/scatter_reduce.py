@@ -138,7 +138,7 @@ class ScatterReduceCase:
 def scatter_reduce(
     indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: Reduction
 ) -> jax.Array:
-    """Combines updates with what a table holds where `indices` say.
+    """Combines updates with the elements of a table where `indices` say.
 
     8- and 16-bit floats are combined as float32 and rounded once.
 

@@ -17,13 +17,13 @@ from .programs.partition import TableShards
 
 @dataclass(frozen=True)
 class Write:
-    """How lax.scatter writes: its attributes, under its names, and what else is known.
+    """How lax.scatter writes: its attributes, under its names, and other facts.
 
     Args:
       slices: which slices of the table are written.
       mode: "clip", "fill" (which drops) or "promise_in_bounds".
       unique_indices: whether no two indices in range address one element.
-      indices_are_sorted: what XLA is promised, about all indices in row-major order.
+      indices_are_sorted: a promise to XLA about all indices in row-major order.
       deterministic: whether sums of floats have the same bits in every run.
       shards: where every device writes on its own.
     """

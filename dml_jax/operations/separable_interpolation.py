@@ -106,9 +106,9 @@ class Interpolation:
 
 
 def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
-    """Interpolates `input` along some dimensions: what is copied is exact, what is weighed is rounded once.
+    """Interpolates `input` along some dimensions: copies are exact, weighted sums are rounded once.
 
-    Sums are made in float32, or in wider floats as such; so are those of the transpose.
+    Sums are made in float32, or in the type of wider floats; so are the sums of the transpose.
 
     Args:
       input: any dtype to copy; floats, or integers that float32 holds, to weigh.

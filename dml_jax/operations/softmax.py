@@ -81,7 +81,7 @@ def _greatest(x: jax.Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _below_maximum(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """Returns numbers minus their maximum, at most 0, and what to add to results: 0, or NaN where all are -inf.
+    """Returns numbers minus their maximum, at most 0, and a term for results: 0, or NaN where all are -inf.
 
     NaN is added, because XLA:CPU makes any number of exp(where(condition, NaN, x)): see docs/stability.md.
 

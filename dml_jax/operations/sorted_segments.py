@@ -1,8 +1,8 @@
 """Sums of many updates per row, without contention: once they are sorted by row, the updates of a row are a segment.
 
-Segments may be long, and a thread must not be. So sums of blocks are taken, and sums of blocks of those, as far as they
-lie after the first block of a segment; a row then adds up what is left of its first block, and all later blocks. In
-blocks of 4:
+Segments may be long, and the work of a thread must not be. So updates are summed in blocks, and these sums in blocks
+again, as far as they lie after the first block of a segment. A row then adds up the rest of its first block, and the
+total of all later blocks. In blocks of 4:
 
     row      7 7 7|7 7 7 7|7 7 7 7|7 9 9 9      sorted; | where a block begins
     sums           b1      b2      b3           of row 7; b3 is of one update, as its segment ends there
@@ -29,15 +29,15 @@ from .values.packed_words import element, from_words, join_elements, lanes, to_w
 # An array of rows as one encoded array per lane of a word.
 Lanes = Sequence[jax.Array]
 
-# Most segments are short, and what is read of each row is so many updates. Only a kernel that reads many rows is
-# unrolled: that makes it up to a third faster, and the whole take three times as long to compile.
+# Most segments are short, and as many updates are read for each row as a first block has. Only a kernel that reads many
+# rows is unrolled: it is up to a third faster then, but the whole takes three times as long to compile.
 FIRST_BLOCK, SECOND_BLOCK, LATER_BLOCK = 4, 8, 16
 UNROLLED = SECOND_BLOCK
 LAST_BLOCK = 64  # so few blocks are one
 
 
 def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Array) -> jax.Array:
-    """A scatter that reduces: the updates of each row, then with what a table holds.
+    """A scatter that reduces: the updates of each row, then their total with the row of a table.
 
     Args:
       rows: of the table.
@@ -73,7 +73,7 @@ class _Packed:
 
     Args:
       array: (rows, width).
-      reduction: what encodes elements.
+      reduction: encodes elements.
     """
 
     array: jax.Array
@@ -134,7 +134,7 @@ class _Segments:
         self.end = per_row(jnp.concatenate([differs, whole]), position + 1)
 
     def totals(self, source: Any, order: jax.Array) -> "_Stored | None":
-        """For the first block after that in which a segment begins, the total of the segment from there on."""
+        """The total of a segment after its first block, stored at the block after that; None if there is one block."""
         return self._later_blocks(source, order, self.numbers.shape[0], FIRST_BLOCK, [])
 
     def _later_blocks(
@@ -166,7 +166,7 @@ class _Segments:
     def total(
         self, source: Any, order: jax.Array | None, first: jax.Array, end: jax.Array, block: int, later: Any
     ) -> Lanes:
-        """Combines what is left of the first block of each segment [first, end), and the blocks after it, `later`."""
+        """Combines the rest of the first block of each segment [first, end), and `later`, the blocks after it."""
         next_block = first // block + 1
         total = self._window(source, order, first, jnp.minimum(end, next_block * block) - first, block)
         if later is None:

@@ -41,7 +41,7 @@ def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:
     width = group.rows * group.unit
     begin = min(start, max(0, x.shape[-1] - width))
     if start - begin + group.inner > group.unit:
-        begin = start  # what the last row lacks at its end is padded
+        begin = start  # the last row may lack elements, which are padded
     x = _window(x, begin, width)
     return x.reshape(*x.shape[:-1], group.rows, group.unit), start - begin
 

@@ -64,7 +64,7 @@ def greatest(keys: jax.Array, k: Any, axis: int) -> jax.Array:
     def search(_: None, keys: jax.Array) -> jax.Array:
         return choose("top_k", partial(TopKCase, k, axis, *shapes_of(keys)))(None, keys)
 
-    shards = known_shards()  # else XLA gathers what it searches, by any sharding
+    shards = known_shards()  # else XLA gathers all keys on every device, however they are sharded
     return move_on_each_device(search, shards)(None, keys) if shards else search(None, keys)
 
 

@@ -1,7 +1,7 @@
 """Windows as strided slices, read or added up: a slice has the elements of all windows at one offset.
 
-The array is padded once for all of them. XLA makes one loop of what is computed of several slices. A slice that is
-padded on its own, in turn, is a branch for each element, which no CPU vectorises.
+The array is padded once for all of them. XLA fuses a computation of several slices to one loop. A slice that
+is padded on its own is a branch for each element, which no CPU vectorises.
 """
 
 from __future__ import annotations

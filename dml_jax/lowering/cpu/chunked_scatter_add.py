@@ -74,7 +74,7 @@ def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Arra
     part = replace(rows, shape=(*rows.shape[:dim], size, *rows.shape[dim + 1 :]))
 
     def step(turn: Any, result: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
-        start = jnp.minimum(turn * size, length - size)  # what the last chunk shares with the one before is the same
+        start = jnp.minimum(turn * size, length - size)  # the last two chunks may share elements, computed alike
         at, chunk = (lax.dynamic_slice_in_dim(array, start, size, own) for array in arrays)
         sums = _add_flat(part, at, chunk.astype(case.wide)).astype(dtype)
         return lax.dynamic_update_slice_in_dim(result, sums if WRITES_PARTS else to_image(sums), start, dim)

@@ -1,6 +1,6 @@
 """Scatters of permuted rows as gathers on CPUs: XLA:CPU scatters in one thread, and gathers in all of them.
 
-Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0.
+Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say which update a row reads: 1, 2, 0.
 """
 
 from functools import partial

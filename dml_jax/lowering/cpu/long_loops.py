@@ -1,6 +1,6 @@
 """Gathers of short rows on CPUs: bounds in the loop make it too long for LLVM to unroll, and so it is vectorised.
 
-LLVM unrolls a loop whose cost, that of its body times its length, is at most 300, and vectorises no loop that it has
+LLVM unrolls a loop if its length times the cost of its body is at most 300, and vectorises no loop that it has
 unrolled. A copy of 64 elements costs 64 * 4. A minimum or a maximum costs 2 more, and hardly any time once vectorised.
 """
 
@@ -19,14 +19,14 @@ from ...operations.values.packed_words import as_unsigned, from_unsigned, has_un
 # Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
 SHORT = range(32, 77)
 SHORTEST = 16  # elements of a row: shorter ones pass as many bounds as these
-_UNROLLED, _COPY, _BOUND = 340, 4, 2  # what LLVM counts for a loop, with a margin, for a copy, for a minimum
+_UNROLLED, _COPY, _BOUND = 340, 4, 2  # costs to LLVM of a loop, with a margin, of a copy, of a minimum
 
 
 def _within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
     """Clamps unsigned integers to [0, the greatest of the type], which changes none.
 
     Args:
-      rows: the last dimension is what the loop copies.
+      rows: the loop copies along their last dimension.
       zero: of `never_one`.
     """
     least = zero.astype(rows.dtype)
@@ -48,7 +48,7 @@ def _read_rows(case: GatherCase) -> Move | None:
 
 
 def _pays(case: GatherCase) -> bool:
-    """Vectors take eight narrow elements at a time; those of a row that are left pass the bounds one by one."""
+    """Vectors take eight narrow elements at a time; the rest of a row passes the bounds one by one."""
     return case.width in SHORT or (case.itemsize <= 2 and SHORTEST <= case.width < SHORT.start and case.width % 8 == 0)
 
 

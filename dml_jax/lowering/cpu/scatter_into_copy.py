@@ -46,7 +46,7 @@ def _scatter_into_copy(case: ScatterCase, indices: jax.Array, input: jax.Array, 
 
 
 def _shorten(indices: jax.Array, sizes: Sequence[int], mode: str) -> jax.Array:
-    """Indices of 16 bits that write what these do; any out of range becomes the greatest, which is out of range too."""
+    """Indices of 16 bits that address the same; any out of range becomes the greatest, which is out of range too."""
     last = np.asarray([size - 1 for size in sizes], indices.dtype).reshape((1,) * (indices.ndim - 1) + (-1,))
     inside = jnp.clip(indices, np.zeros((), indices.dtype), last)
     if mode == "clip":

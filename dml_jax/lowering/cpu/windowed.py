@@ -21,7 +21,7 @@ from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import is_narrow
 
-SHORTEST = {"constant": 56}  # elements of a row of the result; what is shorter gains nothing
+SHORTEST = {"constant": 56}  # elements of a row of the result; shorter rows gain nothing
 SHORTEST_COPIES = 16
 MOST = 4  # windows to choose from
 FARTHEST = 2**30  # elements, in int32 with windows around them

@@ -92,7 +92,7 @@ def _same(array: jax.Array, count: int) -> Sequence[jax.Array]:
 
 
 def _pays(case: MoveCase) -> bool:
-    """A repeat pays if the cache does not hold what plain code would read again."""
+    """A repeat pays if plain code would read elements again that the cache does not hold."""
     return not isinstance(case.move, Tile) or known_bytes(*case.data) >= REREAD
 
 

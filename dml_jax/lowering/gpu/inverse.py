@@ -1,7 +1,7 @@
 """Scatters of permuted rows as gathers on GPUs: each row of the result reads its one update.
 
-Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0. So
-nothing is filled with zeros first, and narrow numbers are read by words.
+Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say which update each row reads:
+1, 2, 0. So nothing is filled with zeros first, and narrow numbers are read by words.
 """
 
 from functools import partial

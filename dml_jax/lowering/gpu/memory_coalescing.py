@@ -1,4 +1,4 @@
-"""Quantities of NVIDIA GPUs, and what a transpose costs: which sectors a warp reads, and whether XLA:GPU tiles it.
+"""Quantities of NVIDIA GPUs, and the costs of a transpose: which sectors a warp reads, and whether XLA:GPU tiles it.
 
 A warp writes 128 bytes at once and reads sectors of 32. The first 128 bytes of the transpose of bytes [1000, 5] lie 5
 apart, in 20 sectors: most of what is read is read again for other rows. Those of bytes [5, 1000] lie in 5 runs of 26.
@@ -11,7 +11,7 @@ from ...operations.permute import PermuteCase
 WARP, WORD = 32, 4  # threads that load and store together; bytes that each of them does in the time of one
 SECTOR, BURST = 32, 64  # bytes that the second cache gives a warp at once, and memory the second cache
 CACHE = 2**25  # bytes that the second cache of a large GPU holds, for one kernel
-MANY = 16  # sectors for a line of 128 bytes: of more a quarter of what is read is used
+MANY = 16  # sectors for a line of 128 bytes: of more, a quarter of the bytes that are read is used
 TILE = 2**14  # elements of the largest tile of whole rows that XLA:GPU gives to Triton
 
 

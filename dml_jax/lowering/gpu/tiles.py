@@ -55,7 +55,7 @@ class Tile(NamedTuple):
 
 
 def _tile(case: PermuteCase) -> Tile | None:
-    """The tile of the last dimension of one side and what follows it on the other, if that is so short; else None."""
+    """The last dimension of one side with those after it on the other side, if they make a small tile; else None."""
     sizes, order, last = case.sizes, case.order, len(case.sizes) - 1
     written, read = order[order.index(last) + 1 :], tuple(range(order[-1] + 1, last + 1))
     is_written = prod(sizes[d] for d in written) <= prod(sizes[d] for d in read)

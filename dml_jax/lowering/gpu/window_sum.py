@@ -1,8 +1,8 @@
 """Transposes of bytes by a sum over windows: a thread of a GPU reads four bytes and writes their sum, one word.
 
 Bytes [1, 2, ... 6] as two columns of three, permuted to [1, 3, 5, 2, ...], are widened and shifted by their lane:
-1 + 3 * 2**8 + 5 * 2**16 + 2 * 2**24 is the first word. XLA:GPU fuses a window with what makes its elements; the lanes
-of words that are put together by shifts it may store first.
+1 + 3 * 2**8 + 5 * 2**16 + 2 * 2**24 is the first word. XLA:GPU fuses a window with the program of its elements. Lanes
+that are joined by shifts it may store first.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Bytes of rows of whole words or of several sectors, or of sides so short that what becomes a word is close."""
+    """Bytes of rows of whole words or of several sectors, or of sides so short that the bytes of a word are close."""
     is_byte, row = case.itemsize == 1, case.sizes[-1] * case.itemsize
     if case.has_rows and is_tiled(case):
         return is_byte or (case.itemsize == 2 and row <= SHORT_ROW)

@@ -1,4 +1,4 @@
-"""The form that `use_form` forces, kept until JAX has lowered and transposed what was traced inside."""
+"""The form that `use_form` forces, kept until JAX has lowered and transposed the functions that were traced inside."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

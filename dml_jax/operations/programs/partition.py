@@ -59,8 +59,8 @@ class TableShards:
 
     Args:
       table: that is read, or written.
-      indices: with or without their last dimension, that of the tuples.
-      slices: what is read, or the updates.
+      indices: with or without their last dimension, the coordinates of a tuple.
+      slices: the slices that are read, or the updates.
     """
 
     table: PartitionSpec
@@ -73,7 +73,7 @@ def on_each_device(
 ) -> Callable[..., jax.Array]:
     """`function` on each device, of its shards alone, if that gives its shard of the output; without a derivative.
 
-    Only the program is divided so, when it is lowered: what transforms it before sees whole arrays.
+    Only the program is divided so, when it is lowered: jax.grad, jax.vmap and the like see whole arrays before.
 
     Args:
       function: of arrays, of any sizes.

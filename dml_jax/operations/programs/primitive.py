@@ -35,7 +35,7 @@ class Target(NamedTuple):
     Args:
       platform: as jax.lax.platform_dependent names it.
       devices: among which XLA may divide an array. An array on one device of eight makes a program of one device; so do
-        an export, and what is inside of a jax.shard_map over all axes.
+        an export, and a function inside of a jax.shard_map over all axes.
     """
 
     platform: str
@@ -57,8 +57,8 @@ def by_target(
     f(None, 3.0) is 2.0 on all.
 
     Args:
-      choose: returns functions that compute what `plain` does.
-      plain: what the others mean. Batches of a symbolic size run it, as jax.export cannot refine casts to words there.
+      choose: returns functions that compute the same as `plain`.
+      plain: the meaning of them all. Batches of a symbolic size run it: jax.export cannot refine casts to words there.
       back: the transpose of a function that is linear in data; None for one that has the derivative of `plain`.
       result: shape and type of the result, if known: without a mesh, `plain` need not be traced for them. Those of
         several results are a tuple, and known.

@@ -144,7 +144,7 @@ def _platforms(operation: str) -> Sequence[str]:
 
 @contextmanager
 def watch_choices() -> Iterator[list[Choice]]:
-    """Collects what is chosen for whatever is lowered inside."""
+    """Collects the choices for all programs that are lowered inside."""
     seen: list[Choice] = []
     token = _WATCHED.set(seen)
     try:

@@ -34,7 +34,7 @@ def widen_apart(array: Any, dtype: Any) -> jax.Array:
 
 
 def narrow_apart(wide: jax.Array, dtype: Any) -> jax.Array:
-    """An array in a type as wide or narrower; what becomes floats of up to eight bits is first in memory of its own.
+    """An array in a type as wide or narrower; before a cast to floats of up to eight bits it is stored.
 
     Where XLA:GPU (jaxlib 0.11) fuses that cast with a reduction, infinities become the greatest finite number: the
     instruction for it, cvt.satfinite, knows no others (triton-lang/triton issue 5927).

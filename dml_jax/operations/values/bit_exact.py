@@ -34,7 +34,7 @@ def has_two_bits(dtype: Any) -> bool:
 
 
 def is_float(dtype: Any) -> bool:
-    """Whether elements are floats: devices add up what each reads of a sharded table, and -0.0 + 0.0 is 0.0."""
+    """Whether elements are floats: devices add up their reads of a sharded table, and -0.0 + 0.0 is 0.0."""
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits == 8 * dtype.itemsize
 
 
@@ -159,7 +159,7 @@ def as_guarded_bits(move: Move) -> Move:
 
 
 def as_bits_of_arrays(move: Move) -> Move:
-    """`as_bits` for a move that chooses among arrays, any of which may be one number in all places: see above.
+    """`as_bits` for a move that chooses among arrays, any of which may be one number in all places.
 
     On CPUs each array is in memory before. It costs nothing where it is an argument, unlike a zero for each element.
     """

@@ -104,7 +104,7 @@ def arccosh(x: jax.Array) -> jax.Array:
 
 
 def _arcsinh_slope(_: jax.Array, x: jax.Array) -> jax.Array:
-    """1 / sqrt(1 + x**2), of which a large x is the factor 1 / x."""
+    """1 / sqrt(1 + x**2), of a large x 1 / abs(x) / sqrt(1 + (1 / x)**2), as x**2 may overflow."""
     is_large = jnp.abs(x) > 1
     inverse = 1 / jnp.where(is_large, jnp.abs(x), 1)
     return inverse * lax.rsqrt(1 + jnp.square(jnp.where(is_large, inverse, x)))

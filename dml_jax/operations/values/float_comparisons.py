@@ -20,8 +20,8 @@ class Order(NamedTuple):
     """How elements are compared: the first of equal ones counts, zeros are equal, and so are NaNs, the greatest.
 
     Args:
-      image: elements as numbers of which each stands for one element.
-      key: images as what is compared; equal ones for equal elements.
+      image: elements as numbers, a different one for each element.
+      key: images as numbers that are compared; equal ones for equal elements.
       is_greater: of two keys.
       element: undoes `image`.
       least: the image of the least number.
@@ -87,7 +87,7 @@ def _through(wide: Any, dtype: Any) -> Order:
 
 
 def _with_nans(dtype: Any) -> Order:
-    """Images ascend from the least number to the greatest; those of all NaNs, of either sign, follow."""
+    """Images ascend from the least number to the greatest; the images of all NaNs, of either sign, follow."""
     least = least_number(dtype)
     integer = jnp.dtype(f"int{8 * least.dtype.itemsize}")
     lowest, greatest = int(jnp.iinfo(integer).min), int((-least).view(integer))

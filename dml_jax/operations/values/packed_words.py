@@ -79,7 +79,7 @@ def element(words: jax.Array, lane: int, dtype: Any) -> jax.Array:
 
 
 def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
-    """The words whose lanes are `elements`, lowest first: of `dtype`, or what `element` returned.
+    """The words whose lanes are `elements`, lowest first: of `dtype`, or integers from `element`.
 
     As many as `lanes` make words of 32 bits, twice as many words of 64, which JAX has in jax.enable_x64 alone.
     """
@@ -120,8 +120,8 @@ def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
 def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
     """`join_lanes` for any rows that fill words together: each word is the sum of a window.
 
-    XLA:GPU fuses a window with what makes its elements, so that the thread that writes a word reads them. The lanes of
-    `join_lanes` it may store first, as arrays of words: it rates the costs of that differently from size to size.
+    XLA:GPU fuses a window with the program of its elements, so that the thread that writes a word reads them. It may
+    store the lanes of `join_lanes` first, as arrays of words, for some sizes and not for others.
 
     Args:
       integers: `as_integers` of the elements, or pairs of bytes as numbers of 16 bits, which are read twice as fast.

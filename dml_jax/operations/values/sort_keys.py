@@ -45,7 +45,7 @@ def order(x: jax.Array) -> jax.Array:
     """
     if jnp.issubdtype(x.dtype, jnp.floating):
         ranks = rank(x, nan="greatest")
-        return jnp.where(ranks == -1, 0, ranks)  # which is that of -0.0
+        return jnp.where(ranks == -1, 0, ranks)  # the rank of -0.0
     if x.dtype.itemsize < 4:
         return x.astype(jnp.int32)
     if x.dtype == jnp.uint32:

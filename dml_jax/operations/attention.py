@@ -108,7 +108,7 @@ def attend(
       dtype: of the output; it holds every number of queries, keys and values, whose type is as wide or wider.
     """
     arrays = {"mask": mask, "kept": kept, "lengths": lengths, "starts": starts}
-    # cuDNN, the one variant, knows floats of 16 bits, and neither sinks nor a softcap. All others need no choice.
+    # The one variant, cuDNN through JAX, takes floats of 16 bits, and neither sinks nor a softcap.
     if jnp.finfo(dtype).bits != 16 or sinks is not None or numbers.get("softcap"):
         steps = attention_steps(query, key, value, added=added, sinks=sinks, **arrays, **numbers)
         return narrow_apart(steps.output, dtype)

@@ -16,14 +16,17 @@ from .tables import (
     COPY,
     Cases,
     counted,
+    folded,
     grouped,
     kind_of,
     large,
     mean,
     means,
     measured_on,
+    noted,
     of_operators,
     pairs,
+    percent,
     rows,
 )
 
@@ -127,7 +130,8 @@ def _devices(*files: Path) -> Iterator[str]:
     """A column for each run, as `dml-jax bench --compare` prints them."""
     comparison = compared([*map(Results.read, files)])
     yield from rows(*comparison.table())
-    yield from ("", *(re.sub(r"--\w+", r"`\g<0>`", f"* {note}") for note in comparison.notes), "")
+    notes = [re.sub(r"--\w+", r"`\g<0>`", note) for note in comparison.notes]
+    yield from ("", *(line for summary in noted(notes) for line in folded(summary, (f"* {note}" for note in notes))))
     yield f"![The same as a picture]({_picture_of(*files).name})"
 
 
@@ -141,7 +145,14 @@ def _speed(*files: Path) -> Iterator[str]:
         of = {"moved": moved, "gradients": gradients, "calls": calls}
         columns.append([_spread(of[where], pattern) for _, where, pattern in SPEED])
     body = [[text, *numbers] for (text, _, _), *numbers in zip(SPEED, *columns, strict=True)]
-    yield from rows(["times as fast as `jax.numpy`", *(COLUMNS[file.stem] for file in files)], body)
+    yield from rows(["times as fast as `jax.numpy`", *map(_column, files)], body)
+
+
+def _column(file: Path) -> str:
+    """The device, and how uncertain the run was."""
+    notes = Results.read(file).notes
+    worst = f", cases [uncertain](docs/benchmarks.md) by up to {max(map(percent, notes))}%" if notes else ""
+    return f"{COLUMNS[file.stem]}{worst}"
 
 
 def _spread(cases: Cases, pattern: str) -> str:

@@ -1,7 +1,7 @@
 """Markdown tables of a stored run of the benchmark: geometric means, and every case beside every implementation."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -72,10 +72,17 @@ def counted(cases: Cases) -> Cases:
 
 
 def page(file: Path) -> str:
-    """The page of a stored run, in Markdown: device, date and versions, the means of each operator, and every case."""
+    """The page of a stored run, in Markdown: device, date, versions, means of operators, every case, and all notes."""
     run = Results.read(file)
     head = HEAD.format(title=_title(file, run), run=measured_on(run))
-    return "\n".join([head, *_picture(file), *_as_printed(run), *_sharded(run), *_sections(grouped(of_operators(run)))])
+    return "\n".join(
+        [head, *_picture(file), *_as_printed(run), *_sharded(run), *_sections(grouped(of_operators(run))), *_notes(run)]
+    )
+
+
+def _notes(run: Results) -> Iterator[str]:
+    if run.notes:
+        yield from ("## Notes", "", *(f"* {note}" for note in run.notes), "")
 
 
 def _sharded(run: Results) -> Iterator[str]:
@@ -129,15 +136,26 @@ def _sections(groups: Mapping[str, Cases]) -> Iterator[str]:
     yield from ("", "## Every case", "")
     for name, cases in groups.items():
         count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
-        yield from _folded(
+        yield from folded(
             f"{name}: {count}, {mean(counted(cases), COPY)} {_unit(cases)}", ratios(_shortened(name, cases))
         )
 
 
 def measured_on(run: Results) -> str:
-    """Device, date and versions, in a line."""
+    """Device, date and versions, and what makes the numbers uncertain, in a line."""
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    return f"Measured on {run.device}, {run.date[:10]}: {versions}."
+    return " ".join([f"Measured on {run.device}, {run.date[:10]}: {versions}.", *noted(run.notes)])
+
+
+def noted(notes: Sequence[str]) -> Iterator[str]:
+    """How many notes there are on what is uncertain, and the worst of them; nothing if there are none."""
+    if notes:
+        yield f"{f'{len(notes)} notes, the worst' if len(notes) > 1 else 'A note'}: {max(notes, key=percent)}"
+
+
+def percent(note: str) -> int:
+    """The largest percentage that a note has."""
+    return max(map(int, re.findall(r"(\d+) ?%", note)), default=0)
 
 
 def of_operators(run: Results) -> dict[str, Case]:
@@ -218,7 +236,7 @@ def _shown(case: Case) -> dict[str, Measured]:
     return with_best(case)[0]
 
 
-def _folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
+def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
     """A fold; Markdown inside of it begins behind an empty line."""
     yield from ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>", ""]
 

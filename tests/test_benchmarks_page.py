@@ -87,6 +87,23 @@ def test_the_speed_in_the_readme_is_that_of_large_cases():
     assert re.findall(r"\d[\d.]*", words) == ["1.00", "4", "16"]  # on a par, bytes, and MiB
 
 
+# What is uncertain.
+
+
+@pytest.mark.parametrize("file", RUNS, ids=lambda path: path.name)
+def test_notes_of_a_run_stand_beside_each_table_that_is_made_from_it(file):
+    """The worst of them, whose percentage is the largest; the page of the run and a fold have all."""
+    notes = Results.read(file).notes
+    assert page(file).count("\n* ".join(["## Notes\n", *notes])) == bool(notes)
+    percents = [max(map(int, re.findall(r"(\d+) ?%", note)), default=0) for note in notes]
+    for text in (TEXT, README, DEVICES, NETWORKS):
+        for files, table in re.findall(r"<!-- ([\w., ]+): [\w ]+ -->\n(.*?)<!-- end -->", text, re.DOTALL):
+            if notes and file.name in files.split(", "):
+                worst = notes[percents.index(max(percents))]
+                assert worst in table or f"by up to {max(percents)}%" in table
+                assert text != DEVICES or all(note in table for note in notes)
+
+
 # Runs beside each other.
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import compile_costs, random_program_section, roofline_plot, run_comparison
+from dml_jax.bench import compile_costs, random_program_section, run_comparison, run_picture
 from dml_jax.bench.device_transfers import OPERATOR as TRANSFER
 from dml_jax.bench.device_transfers import lines
 from dml_jax.bench.results import CALL, CALLS, FILES, Results
@@ -292,4 +292,4 @@ if __name__ == "__main__":
         run_comparison.draw(comparison, picture)
     for picture in STORED.glob("*.svg"):
         if (run := picture.with_suffix(".json")).exists():
-            roofline_plot.draw(Results.read(run), picture)
+            run_picture.draw(Results.read(run), picture)

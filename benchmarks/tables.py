@@ -109,7 +109,7 @@ def kind_of(file: Path) -> str:
 def _picture(file: Path) -> Iterator[str]:
     picture = file.with_suffix(".svg")
     if picture.exists():
-        yield f"![Bandwidth over bytes moved]({picture.name})\n"
+        yield f"![The run as a picture]({picture.name})\n"
 
 
 def _as_printed(run: Results) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from commands import bench as run
 
-from dml_jax.bench import bandwidth_ceilings, cache_bandwidth, results, roofline_plot, section, suites
+from dml_jax.bench import bandwidth_ceilings, cache_bandwidth, results, run_picture, section, suites
 from dml_jax.bench.timing import Effort, Measured
 
 ROOT = Path(__file__).parent.parent
@@ -199,6 +199,11 @@ PASSES = {"256 B": (256, 1e-6), "16 KiB": (2**14, 1.5e-6), "1 MiB": (2**20, 4e-6
 ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in cache_bandwidth.CURVES]
 
 
+LARGER = [
+    row(f"caches {mega} MiB", name, mega * 2**20, mega * 4e-6) for mega in (8, 64) for name in cache_bandwidth.CURVES
+]
+
+
 def test_sets_over_which_a_pass_mostly_starts_are_told_and_not_drawn():
     shown = [[*column.cells] for column in cache_bandwidth.table("title", ROWS, cache_bandwidth.CURVES).columns]
     assert shown[0] == ["256 B", "16 KiB", "1 MiB"]
@@ -226,14 +231,14 @@ def test_caches_of_a_cpu_are_those_that_linux_lists(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (ROWS, [*cache_bandwidth.CURVES, "L1 cache", "bytes of the working set"]),
-        ([row("ceiling read", "jax", 2**20, 1e-3, "ceiling")], ["ceiling", "bytes that have to move"]),
+        ([*ROWS, *LARGER], [*cache_bandwidth.CURVES, "L1 cache", "working set", "1 MiB", "64 MiB"]),
+        ([row("ceiling read", "jax", 2**20, 1e-3, "ceiling")], ["ceiling read", "0.5", "1", "2", run_picture.UNIT]),
     ],
     ids=["caches", "ceilings"],
 )
 def test_what_is_measured_is_drawn(rows, words, tmp_path):
     stored = results.Results("a device", "2026-01-01T00:00:00+00:00", {"L1 cache": "48 KiB"}, tuple(rows))
-    roofline_plot.draw(stored, tmp_path / "c.svg")
+    run_picture.draw(stored, tmp_path / "c.svg")
     text = (tmp_path / "c.svg").read_text()
     assert "prefers-color-scheme: dark" in text
     for word in words:

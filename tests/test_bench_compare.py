@@ -11,7 +11,7 @@ import pytest
 from commands import bench
 
 from dml_jax import ConstraintError
-from dml_jax.bench import results, run_comparison
+from dml_jax.bench import results, run_comparison, run_picture
 from dml_jax.bench.results import LARGE
 from dml_jax.bench.run_comparison import LEGEND, compared
 from dml_jax.bench.timing import Measured
@@ -280,6 +280,27 @@ def test_stored_runs_are_drawn_with_a_dark_page_in_mind(stored, measured, tmp_pa
         assert "<dc:description>operator; cases; A" in text
 
 
+@matplotlib
+@pytest.mark.parametrize("more", [0, 60])
+def test_a_run_has_a_bar_for_each_case_sorted_with_its_quartiles(more, monkeypatch, tmp_path):
+    """Many cases are named by their operators, which are sorted, too. A case of one sample has no quartiles."""
+    drawn = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
+    once = replace(row("tile a", 2.0), low=1e-3, high=1e-3)
+    rows = [row("pad a", 0.5), row("pad b", 0.05), once, *(row(f"join {i}", 0.1) for i in range(more))]
+    run_picture.draw(run_of(), tmp_path / "p.png")  # of nothing that is beside a copy
+    run_picture.draw(run_of(*rows, row("tile a", 9.0, contender="jnp")), tmp_path / "p.png")
+    (axes,) = drawn[1].axes
+    names = ["tile", "pad", "join"] if more else ["tile a", "pad a", "pad b"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == names
+    bars = sorted(axes.patches, key=lambda bar: bar.get_y())
+    assert [bar.get_x() + bar.get_width() for bar in bars] == pytest.approx([2.0, 0.5, 0.05, *[0.1] * more])
+    whiskers = [line[:, 0].tolist() for lines in axes.collections for line in lines.get_segments()]
+    assert whiskers[1] == pytest.approx([0.5 / 1.2, 0.5 / 0.9])
+    assert whiskers[0] == [2.0, 2.0]
+    assert len(axes.get_xticks()) >= 3
+
+
 LONG = "SPACE_TO_DEPTH, GATHER, DEPTH_TO_SPACE of 64x4x512x512 float32"
 
 
@@ -294,11 +315,16 @@ def test_no_text_of_a_picture_is_on_another_or_outside(names, spread, tmp_path, 
     devices = ["A", "two cores of an Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz, 2 cores, and more"]
     runs = [run_of(*rows, device=device, jaxlib=version) for device in devices for version in "12"]
     run_comparison.draw(compared(runs), tmp_path / "p.png")
-    (figure,) = drawn
+    run_picture.draw(run_of(*rows, device=devices[1]), tmp_path / "p.png")
+    for figure in drawn:
+        check_texts(figure, len(names))
+
+
+def check_texts(figure, count):
     figure.draw_without_rendering()
     texts = [text for text in figure.findobj(import_module("matplotlib.text").Text) if text.get_text()]
     boxes = [text.get_window_extent() for text in texts if text.get_visible()]
-    assert len(boxes) > len(names) + len(runs)
+    assert len(boxes) > count
     assert figure.bbox.width / figure.dpi * 96 <= 400
     assert min(text.get_fontsize() for text in texts) >= 8
     for one, other in itertools.combinations(boxes, 2):

@@ -77,7 +77,7 @@ def test_without_the_extra_onnx_says_what_to_install(monkeypatch, arguments):
 
 
 def test_without_the_extra_bench_draws_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr("dml_jax.bench.roofline_plot.find_spec", lambda name: None)
+    monkeypatch.setattr("dml_jax.bench.run_picture.find_spec", lambda name: None)
     result = dml_jax_command("bench", "--quick", "--picture", tmp_path / "p.png")
     assert result.exit_code == 1
     assert result.output == (

@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from math import ceil, floor, log10
 from operator import itemgetter
 from pathlib import Path
 from statistics import geometric_mean
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import ConstraintError
 from .results import CALLS, FILES, LARGE, Results, group_of
-from .roofline_plot import MARKERS, save
+from .run_picture import LABEL, LINE, MARKERS, NAME, SIZE, WIDTH, label_rows, lines, save
 from .timing import Measured
 
 LEGEND = """\
@@ -148,18 +147,11 @@ def _counted(matches: list[Match]) -> list[Match]:
     return [match for match in matches if min(row.moved for row in match) >= LARGE] or matches
 
 
-WIDTH, LINE = 4.0, 0.16  # inches: of a phone, and of a line of text
-LABEL, NAME = 28, 52  # letters of a line
-SIZE = 8  # points
-TICKS = ((1.5, (1, 2, 5)), (2.5, (1, 3)), (99, (1,)))  # up to so many powers of ten, as many as have room
-UNIT = "part of the speed of a copy, or of a product of matrices"
-
-
 def draw(comparison: Comparison, path: Path) -> None:
     """Draws a picture, PNG or SVG by the ending of `path`, which `check_drawable` accepts."""
     labels = [textwrap.fill(name, LABEL) for name in comparison.matches]
     names = [textwrap.fill(name, NAME) for name in (comparison.title, *comparison.names)]
-    height = LINE * (sum(map(_lines, labels + names)) + 5)
+    height = LINE * (sum(map(lines, labels + names)) + 5)
     save(lambda axes: _fill(axes, comparison, labels, names), (WIDTH, height), path, described(comparison))
 
 
@@ -169,27 +161,14 @@ def described(comparison: Comparison) -> str:
     return "\n".join("; ".join(row) for row in (head, *body))
 
 
-def _lines(text: str) -> int:
-    return 1 + text.count("\n")
-
-
 def _fill(axes: Any, comparison: Comparison, labels: Sequence[str], names: Sequence[str]) -> None:
     """Plots a marker per row and run; each label is centred on the lines that it takes."""
-    ends, (title, *names) = [*accumulate(map(_lines, labels))], names
-    places = [end - _lines(label) / 2 for end, label in zip(ends, labels, strict=True)]
+    ends, (title, *names) = [*accumulate(map(lines, labels))], names
+    places = [end - lines(label) / 2 for end, label in zip(ends, labels, strict=True)]
     axes.axvline(1, color="0.6", lw=1, zorder=1)
     for number, (name, means) in enumerate(zip(names, zip(*comparison.means().values(), strict=True), strict=True)):
         marker = MARKERS[number % len(MARKERS)]
         axes.scatter(means, places, s=18, marker=marker, color=f"C{number}", label=name, zorder=2)
     axes.set(xscale="log", ylim=(ends[-1], 0))
-    least, most = map(log10, axes.get_xlim())
-    steps = next(steps for decades, steps in TICKS if most - least < decades)
-    ticks = [step * 10.0**power for power in range(floor(least), ceil(most)) for step in steps]
-    axes.set_xticks([tick for tick in ticks if least <= log10(tick) <= most], minor=False)
-    axes.set_xticks([], minor=True)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_yticks(places, labels)
-    axes.tick_params(labelsize=SIZE, length=0)
-    axes.grid(alpha=0.3, lw=0.4)
-    axes.figure.supxlabel(UNIT, fontsize=SIZE)
+    label_rows(axes, places, labels)
     axes.figure.legend(loc="outside upper left", fontsize=SIZE, frameon=False, title=title, title_fontsize=SIZE)

@@ -125,7 +125,7 @@ Examples:
 @click.option(
     "--picture",
     type=FILE,
-    help="Draw bandwidths below the copy's, or the table of several runs, as .png or .svg; needs the extra bench.",
+    help="Draw a bar a case beside a copy, or the table of several runs, as .png or .svg; needs the extra bench.",
 )
 @click.option(
     "--compare",

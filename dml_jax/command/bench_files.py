@@ -37,7 +37,7 @@ class Files:
         Raises:
           ConstraintError: one cannot.
         """
-        from ..bench.roofline_plot import check_drawable
+        from ..bench.run_picture import check_drawable
 
         for path in filter(None, (self.json, self.csv, self.picture)):
             _check_writable(path)
@@ -52,7 +52,7 @@ class Files:
 
     def write(self, results: Results) -> None:
         """Writes each of them."""
-        from ..bench.roofline_plot import draw
+        from ..bench.run_picture import draw
 
         self.keep(results)
         if self.picture and results.rows and len(self.old) < 2:

@@ -47,7 +47,7 @@ def _as_models(context: click.Context, argument: click.Parameter, paths: Sequenc
     epilog="""\b
 Examples:
   dml-jax bench model.onnx other.onnx
-  dml-jax bench model.onnx -f batch:8 --input ids=ids.npy --json model.json
+  dml-jax bench model.onnx -f batch=8 --input ids=ids.npy --json model.json
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
   dml-jax bench --random 1 --seconds 600 --json random.json

@@ -14,7 +14,7 @@ from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, Faults
 from .graph_picture import PictureFile, write_picture
-from .option_types import Shape
+from .option_types import Named, sizes
 from .shared_options import (
     FOLDER,
     MODEL,
@@ -62,9 +62,8 @@ Examples:
 @click.option(
     "--shape",
     "shapes",
-    type=Shape(),
+    type=Named("NAME=SIZES", sizes, "n=2 or image=1x3x224x224"),
     multiple=True,
-    metavar="NAME=SIZES",
     help="Set sizes that an ONNX model leaves open: n=2 for a size, img=1x3x224x224 for an input; once each.",
 )
 @max_nodes

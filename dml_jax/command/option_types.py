@@ -1,6 +1,7 @@
 """The types of options and arguments of the command: levels, operators, times, shapes and numbers."""
 
 import math
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -70,24 +71,25 @@ class Milliseconds(click.ParamType):
 
 
 class Named(click.ParamType):
-    """A name and a value in DxDispatch's notation, NAME:VALUE. Names may contain colons, values may not.
+    """A name and a value, NAME=VALUE, or NAME:VALUE as in DxDispatch. Names may contain both signs, values neither.
 
     Args:
-      metavar: how it is written, such as NAME:SIZE.
-      read: makes the value of the text behind the last colon; ValueError where it is none.
+      metavar: how it is written, such as NAME=SIZE.
+      read: makes the value of the text behind the last sign; ValueError where it is none.
+      example: what an error shows.
     """
 
-    def __init__(self, metavar: str, read: Callable[[str], Any]):
-        self.name, self._read = metavar, read
+    def __init__(self, metavar: str, read: Callable[[str], Any], example: str):
+        self.name, self._read, self._wanted = metavar, read, f"{metavar}, such as {example}"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
-        name, _, text = str(value).rpartition(":")
-        if not name:
-            self.fail(f"{value!r} is not {self.name}", param, ctx)
+        parts = re.fullmatch("(.+)[=:]([^=:]*)", str(value))
+        if not parts:
+            self.fail(f"{value!r} is not {self._wanted}", param, ctx)
         try:
-            return name, self._read(text)
+            return parts[1], self._read(parts[2])
         except ValueError as error:
-            self.fail(f"{value!r} is not {self.name}: {error}", param, ctx)
+            self.fail(f"{value!r} is not {self._wanted}: {error}", param, ctx)
 
 
 def size(text: str) -> int:
@@ -98,26 +100,11 @@ def size(text: str) -> int:
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """At most 32 sizes, between commas."""
-    numbers = tuple(map(size, text.split(",")))
+    """At most 32 sizes: 1x3x8, or 1,3,8 as in DxDispatch."""
+    numbers = tuple(map(size, re.split("[x,]", text)))
     if len(numbers) > 32:
         raise ValueError(f"there must be at most 32 sizes, but there are {len(numbers)}")
     return numbers
-
-
-class Shape(click.ParamType):
-    """A size or a shape by name: NAME=2 or NAME=1x3x224x224."""
-
-    name = "name=sizes"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, tuple[int, ...]]:
-        name, equals, text = str(value).rpartition("=")
-        if not equals or not name:
-            self.fail(f"{value!r} is not NAME=SIZES, such as n=2 or image=1x3x224x224", param, ctx)
-        try:
-            return name, tuple(map(size, text.split("x")))
-        except ValueError as error:
-            self.fail(f"{value!r} is not NAME=SIZES, such as n=2 or image=1x3x224x224: {error}", param, ctx)
 
 
 class ActivationType(click.ParamType):

@@ -53,7 +53,7 @@ Examples:
   dml-jax run docs/models/gather.json --iterations 100 --json
   dml-jax run model.onnx --input mask=mask.npy --input picture=picture.npy
   dml-jax run graph.bin --input x=x.npy --output-dir out
-  dml-jax run model.onnx --iterations 100 -f batch:8
+  dml-jax run model.onnx --iterations 100 -f batch=8
   dml-jax run --show-devices""",
 )
 @click.argument("model", type=MODEL, required=False)

@@ -47,9 +47,9 @@ def _as_mapping(context: click.Context, option: click.Parameter, pairs: Sequence
     return dict(pairs)
 
 
-def _by_name(*names: str, metavar: str, read: Callable[[str], Any], help: str) -> Any:
+def _by_name(*names: str, metavar: str, read: Callable[[str], Any], example: str, help: str) -> Any:
     """An option that may be given once per name."""
-    return click.option(*names, type=Named(metavar, read), multiple=True, callback=_as_mapping, help=help)
+    return click.option(*names, type=Named(metavar, read, example), multiple=True, callback=_as_mapping, help=help)
 
 
 _TIMING = (
@@ -105,25 +105,28 @@ _SIZES = (
         "-f",
         "--onnx-free-dim-name-override",
         "names",
-        metavar="NAME:SIZE",
+        metavar="NAME=SIZE",
         read=size,
-        help="Set a free size of the inputs by its name in the model, such as N:5; once per name.",
+        example="n=5",
+        help="Set a free size of the inputs by its name in the model, such as N=5; once per name.",
     ),
     _by_name(
         "-F",
         "--onnx-free-dim-denotation-override",
         "denotations",
-        metavar="NAME:SIZE",
+        metavar="NAME=SIZE",
         read=size,
-        help="Set free sizes of the inputs by their denotation, such as DATA_BATCH:5; once per denotation.",
+        example="DATA_BATCH=5",
+        help="Set free sizes of the inputs by their denotation, such as DATA_BATCH=5; once per denotation.",
     ),
     _by_name(
         "-b",
         "--binding-shape",
         "shapes",
-        metavar="NAME:SIZES",
+        metavar="NAME=SIZES",
         read=sizes,
-        help="Set the shape of a generated input, such as x:1,3,224,224, or check that of a tensor; once per tensor.",
+        example="x=1x3x224x224",
+        help="Set the shape of a generated input, such as x=1x3x224x224, or check that of a tensor; once per tensor.",
     ),
 )
 _SEED = click.option(
@@ -159,6 +162,7 @@ _ONNX = (
         "config_entries",
         metavar="KEY:VALUE",
         read=str,
+        example="key:value",
         help=IGNORED,
     ),
 )

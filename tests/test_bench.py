@@ -557,6 +557,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     assert {r.operator for r in read.rows} == {*FUNCTIONS, "ceiling"}
     assert {r.contender for r in read.rows if "streamed from file to file" in r.case} == {"dml_jax", "memmap copy"}
     assert read.versions["jax"] == jax.__version__
+    assert all(one.samples for one in read.rows)
     assert files[1].read_text().count("\n") == len(read.rows) + 1
     assert files[2].read_text().startswith("<?xml")
 

@@ -114,6 +114,7 @@ STEPS = {job.name: job for job in sharded_training.section(2**20).jobs}
 def test_steps_of_training_give_what_one_device_gives(name):
     (row,) = STEPS[name].measure(EFFORT)
     assert (row.case, row.operator, row.same_bits) == (name, "training", True)
+    assert np.median(row.samples) == row.seconds
     if "experts" in name:
         assert {"all-to-all", "all-reduce"} <= row.collectives.keys()
     if "embedding" in name:

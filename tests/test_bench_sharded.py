@@ -122,6 +122,7 @@ def test_all_contenders_give_the_same_bits_and_every_device_has_its_part(name):
         assert {len(shard.data) for shard in array.addressable_shards} == {len(array) // (8 if is_split else 1)}
     rows = sharded_batches.measured(case, found, EFFORT)
     assert [row.same_bits for row in rows] == [True] * len(found)
+    assert all(np.median(row.samples) == row.seconds for row in rows)
 
 
 def test_bytes_are_what_the_arrays_need():
@@ -171,7 +172,7 @@ def test_transfers_move_what_they_say(monkeypatch):
     assert len([job for job in section.jobs if job.name.startswith(device_transfers.PAIR)]) == 8 * 7
     rows = [row for job in section.jobs[55:] for row in job.measure(EFFORT)]
     assert [row.case for row in rows] == [job.name for job in section.jobs[55:]]
-    assert all(row.same_bits and row.moved == 2**16 for row in rows)
+    assert all(row.same_bits and row.moved == 2**16 and np.median(row.samples) == row.seconds for row in rows)
     for row in rows[-5:]:
         found, sent = MOVED[row.case.removeprefix("transfer ")]
         assert row.collectives == found

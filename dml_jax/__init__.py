@@ -4,9 +4,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as type checkers know it; `typing` would take as long as all else here
 if TYPE_CHECKING:
-    from typing import Any
-
     from . import batch as batch
+    from . import descs as descs
     from . import layers as layers
     from . import onnx as onnx
     from .compiled.compile import (
@@ -63,23 +62,25 @@ _PLACES = {
     "load_model": "dxdispatch.model_function",
     "use_form": "lowering.use_form",
 }
-_SUBPACKAGES = ("batch", "layers", "onnx")
+_SUBPACKAGES = ("batch", "descs", "layers", "onnx")
 
 
-def __getattr__(name: str) -> "Any":
-    if name == "__all__":
-        return _public()
-    if name in _SUBPACKAGES:
-        return import_module(f".{name}", __name__)
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place = import_module(f".{_PLACES.get(name, 'operators')}", __name__)
-    try:
-        value = getattr(place, name)
-    except AttributeError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker knows all names
+
+    def __getattr__(name):
+        if name == "__all__":
+            return _public()
+        if name in _SUBPACKAGES:
+            return import_module(f".{name}", __name__)
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        place = import_module(f".{_PLACES.get(name, 'operators')}", __name__)
+        try:
+            value = getattr(place, name)
+        except AttributeError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

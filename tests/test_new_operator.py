@@ -67,7 +67,7 @@ def passed(clone, command):
 def test_the_guide_names_six_commands():
     assert [*map(shlex.split, COMMANDS)] == [
         ["-n", "0", "tests/operators/test_roll.py"],
-        ["-n", "0", "-k", "roll", "tests/test_promises.py", "tests/test_struct_promises.py"],
+        ["--exhaustive", "-n", "0", "-k", "roll", "tests/test_promises.py", "tests/test_struct_promises.py"],
         ["--exhaustive", "-n", "auto", "-k", "roll or test_pictures or test_site"],
         ["-n", "auto"],  # all tests, which would run this one again
     ]

@@ -342,7 +342,7 @@ def test_the_example_of_a_new_operator_computes(site):
     code = """if True:
         import jax.numpy as jnp, dml_jax
         x = jnp.arange(6.0).reshape(2, 3)
-        tensor = f32(2, 3)
+        tensor = dml_jax.TensorDesc("FLOAT32", (2, 3))
         print(dml_jax.roll(x, (1, -1)).tolist(), dml_jax.RollDesc(tensor, tensor, (1, -1)).compute(x).tolist())
         for wrong in (lambda: dml_jax.roll(x, (1,)), lambda: dml_jax.RollDesc(tensor, tensor, (1,))):
             try:

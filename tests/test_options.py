@@ -9,6 +9,7 @@ from conftest import is_chosen
 
 TESTS = Path(__file__).parent
 FILES = {
+    "pytest.ini": "",  # or pytest looks for one in the folders above
     "test_whole.py": 'import pytest\npytest.importorskip("no_such_package")\n',
     "test_each.py": """import pytest
 

@@ -102,10 +102,7 @@ def transpose_of(move: Move) -> Back:
 
 
 def transposed(function: Callable[[jax.Array], jax.Array], of: Any, cotangent: jax.Array) -> jax.Array:
-    """The transpose of a linear function, for an operand that varies over devices as the cotangent does.
-
-    Of an operand that is the same on all devices of a jax.shard_map, JAX would add up the cotangents of all.
-    """
+    """The transpose of a linear function. JAX adds up cotangents of operands that are the same on several devices."""
     like, _ = varying_alike(jnp.zeros(of.shape, of.dtype), cotangent)
     return jax.linear_transpose(function, like)(cotangent)[0]
 
@@ -121,7 +118,6 @@ def by_platform(x: jax.Array, *, cpu: Callable[[jax.Array], jax.Array], default:
 
 def varying_alike(*tree: Any) -> Any:
     """Types all values as varying over the jax.shard_map axes over which any of them varies."""
-    # A primitive under jax.shard_map takes operands of one type: a constant beside data that vary is cast to vary, too.
     axes = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves(tree)]
     every = frozenset().union(*axes)
 
@@ -132,7 +128,6 @@ def varying_alike(*tree: Any) -> Any:
     return jax.tree.map(cast, tree) if every else tree
 
 
-# A parameter of a primitive must have a hash. Functions have no other equality than identity, nor does a call.
 @dataclass(frozen=True, eq=False)
 class _Call:
     """A function of flat arrays, the last of which are data.
@@ -190,7 +185,6 @@ def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: _Ca
     is_zero, terms = [type(dot) is ad.Zero for dot in tangents], []
     if not all(is_zero[count:]):
         dots = map(ad.instantiate_zeros, tangents[count:])
-        # Linear in data: the tangent of the result is the same function of the tangents.
         terms.append([_bind(call, varying_alike(*primals[:count], *dots))])
     moving = [
         at for at in range(count) if not is_zero[at] and jnp.issubdtype(jax.typeof(primals[at]).dtype, jnp.inexact)
@@ -217,7 +211,6 @@ def _transpose(cotangents: Any, *arrays: Any, call: _Call, avals: Any) -> Sequen
     undefined = [at for at, x in enumerate(data) if ad.is_undefined_primal(x)]
     if call.is_back_open:
         assert call.back
-        # A product is linear in each factor: the factor that is constant is read, the other one has no value here.
         like = [ad.zeros_like_aval(x.aval) if ad.is_undefined_primal(x) else x for x in data]
         found = call.back(indices, cotangent, like)
         return [*nothing, *(x if at in undefined else None for at, x in enumerate(found))]
@@ -260,14 +253,12 @@ def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, ava
         return jax.vmap(function, where, axis_size=size)
 
     def choose(target: Target) -> Callable[..., jax.Array]:
-        # jax.export cannot refine casts to words for a batch of symbolic size, see `by_target`.
         return mapped(call.choose(target) if isinstance(size, int) or not has_words else call.plain)
 
     def back(indices: Sequence[Any], cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         of_data = where[call.count :]
         of_one = lambda indices, cotangent, like: tuple(call.back(indices, cotangent, like))  # noqa: E731 # type: ignore
         each = jax.vmap(of_one, (where[: call.count], 0, of_data), axis_size=size)(list(indices), cotangent, list(like))
-        # Data that all of the batch share have the sum of the cotangents of the batch.
         return [x if axis == 0 else x.sum(0) for x, axis in zip(each, of_data, strict=True)]
 
     result = jax.tree.map(lambda of: jax.ShapeDtypeStruct((size, *of.shape), of.dtype), call.result)
@@ -296,7 +287,6 @@ def _on_platforms(call: _Call, platforms: Sequence[str], devices: int, *arrays: 
     chosen = {platform: call.choose(Target(platform, devices)) for platform in platforms}
     if len(chosen) == 1:
         return jax.tree.leaves(chosen[platforms[0]](*arrays))
-    # A program that is lowered for several platforms, as by jax.export, holds one for each.
     return jax.tree.leaves(lax.platform_dependent(*arrays, **chosen, default=call.plain))
 
 

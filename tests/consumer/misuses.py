@@ -16,6 +16,7 @@ DEPTH, SPACE = TensorDesc("UINT8", (1, 4, 1, 1)), TensorDesc("UINT8", (1, 1, 2, 
 BLOCKS = dml_jax.DepthToSpaceDesc(DEPTH, SPACE, 2)
 
 MISUSES: Mapping[str, Callable[[], object]] = {
+    "misspelled function": lambda: dml_jax.gathr(DATA, INDICES, 0),  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     "missing argument": lambda: dml_jax.gather(DATA, INDICES),  # pyright: ignore[reportCallIssue]
     "misspelled keyword": lambda: dml_jax.gather(DATA, INDICES, axes=0),  # pyright: ignore[reportCallIssue]
     "keyword by position": lambda: dml_jax.gather_nd(DATA, INDICES, 1),  # pyright: ignore[reportCallIssue]

@@ -163,3 +163,15 @@ def test_help_for_a_field_that_is_not_there():
 
             input: Input
             times: Times
+
+
+def test_a_misspelled_field_is_told_what_is_meant():
+    with pytest.raises(TypeError, match=r"^StretchDesc has no field 'time'; did you mean 'times'\?$"):
+        StretchDesc(time=2)  # type: ignore[call-arg]
+
+
+def test_every_struct_names_its_fields_beside_one_that_it_lacks():
+    for struct in DESCS:
+        field = [*struct.fields()][-1]
+        with pytest.raises(TypeError, match=rf"^{struct.__name__} has no field '{field}_'; .*\b{field}\b"):
+            struct(**{f"{field}_": None})

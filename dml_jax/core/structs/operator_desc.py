@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ...errors import ConstraintError
+from ...errors import ConstraintError, suggestion
 from ..arguments.ports import argument_of, by_argument, ports_of
 from ..rules import Rule, faults
 from ..sharding import wording_refusals
@@ -73,6 +73,12 @@ class OperatorDesc(Computation[R]):
         if written:
             docstrings = [base.__doc__ or "" for base in reversed(cls.__mro__) if is_dataclass(base)]
             cls.__doc__ = complete_docstring(cls.__name__, cls.operator_type, docstrings, fields, cls.constraints)
+
+    def __new__(cls, *values: Any, **by_name: Any) -> Self:
+        """Refuses a name that is no field: the constructor of a dataclass would say no more than that."""
+        if unknown := [name for name in by_name if name not in cls.fields()]:
+            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}; {suggestion(unknown[0], cls.fields())}")
+        return super().__new__(cls)
 
     def __repr__(self) -> str:  # one for all structs: each that a dataclass makes costs time at import
         return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in self.operands().items())})"

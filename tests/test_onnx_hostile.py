@@ -407,13 +407,17 @@ def test_a_program_that_no_memory_holds(tmp_path, monkeypatch):
     assert "for its tensors, and the machine has" in ran.output
 
 
+def sums(count):
+    """A chain of nodes that each double their input."""
+    return model([make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(count)], {"v0": X}, [f"v{count}"])
+
+
 def test_long_chains_and_many_outputs():
     """No real network of ten thousand nodes has as many as the limit."""
-    chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(17_000)]
-    refused(model(chain, {"v0": X}, ["v17000"]), "there must be at most 16384 nodes")
+    refused(sums(17_000), "there must be at most 16384 nodes")
     outputs = [f"y{i}" for i in range(17_000)]
     refused(model([make("Split", ["x"], outputs, num_outputs=17_000)], {"x": X}, outputs), "but there are 17000")
-    assert MAX_NODES == 16384
+    assert MAX_NODES == 16384  # XLA of jaxlib 0.10 ends the process at more than 20,000 after each other
 
 
 def test_max_nodes_of_the_command(tmp_path):
@@ -478,8 +482,7 @@ def test_long_work_is_told(monkeypatch, capsys):
 @pytest.mark.exhaustive
 def test_run_says_which_node_it_traces_and_can_be_interrupted_while_xla_compiles(tmp_path):
     """Python runs no signal handler before XLA returns, which would take minutes."""
-    chain = [make("Sum", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(12_000)]
-    (tmp_path / "m.onnx").write_bytes(model(chain, {"v0": X}, ["v12000"]).SerializeToString())
+    (tmp_path / "m.onnx").write_bytes(sums(12_000).SerializeToString())
     often = "from dml_jax.command import long_work; long_work.FIRST = long_work.THEN = 0.2"
     code = f"{often}; from dml_jax.__main__ import main; main()"
     arguments = [sys.executable, "-c", code, "run", str(tmp_path / "m.onnx")]

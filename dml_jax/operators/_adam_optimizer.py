@@ -95,7 +95,6 @@ class AdamOptimizerDesc(SeveralOutputs):
 
     in_jax = "jax.numpy.sqrt, products and sums"
     in_place = True
-    moves_words = False
     other_types = ("training_step",)
     support = tuple(
         Support.of(level, ranks, input_parameters=FLOATS, training_step=(DataType.UINT32,))

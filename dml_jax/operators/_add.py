@@ -96,7 +96,6 @@ class ElementWiseAddDesc(OperatorDesc):
     output: Output
 
     in_place = True
-    moves_words = False
     support = levels(
         ("5_1", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("4_1", RANKS_1_TO_8, (*FLOATS, *INDEX_TYPES)),

@@ -39,7 +39,6 @@ class _PlaceDesc(OperatorDesc, is_base=True):
 
     end: ClassVar[End]
     other_types = ("output",)
-    moves_words = False
     support = (
         Support.of("4_1", RANKS_1_TO_8, input=ALL_BUT_FLOAT64, output=INDEX_TYPES),
         Support.of("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, output=INDEX_TYPES),

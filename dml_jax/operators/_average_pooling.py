@@ -126,7 +126,6 @@ class AveragePoolingDesc(OperatorDesc):
     end_padding: EndPadding
     include_padding: Bool
 
-    moves_words = False
     support = levels(("1_0", RANKS_4_TO_5, FLOATS))
     constraints = pooling_struct_rules(dilated=False)
 
@@ -163,7 +162,6 @@ class AveragePooling1Desc(OperatorDesc):
     dilations: Dilations
     include_padding: Bool
 
-    moves_words = False
     support = levels(("6_2", RANKS_4_TO_5, FLOATS))
     constraints = pooling_struct_rules(dilated=True)
 

@@ -63,7 +63,6 @@ class BatchNormalizationDesc(OperatorDesc):
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, None, mean, variance, epsilon) * scale + bias"
-    moves_words = False
     support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
     constraints = (
         *(broadcast_to(name, "input") for name in ("mean", "variance", "scale", "bias")),
@@ -112,7 +111,6 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias + fused_add"
-    moves_words = False
     support = levels(("4_1", RANKS_1_TO_8, FLOATS))
     constraints = (
         broadcast_to("scale", "input"),

@@ -72,7 +72,6 @@ class _GradientsDesc(SeveralOutputs, is_base=True):
     epsilon: Epsilon
 
     in_jax = "jax.vjp"
-    moves_words = False
     constraints = SIZES
     in_training: ClassVar[bool]
 

@@ -158,7 +158,6 @@ class CastDesc(OperatorDesc):
     output: Output
 
     other_types = ("output",)
-    moves_words = False
     support = (
         _row("4_1", RANKS_1_TO_8, ALL_TYPES),
         _row("3_1", RANKS_1_TO_8, ALL_BUT_FLOAT64),

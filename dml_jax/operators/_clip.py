@@ -129,7 +129,6 @@ class ElementWiseClipDesc(OperatorDesc):
     max: Float
 
     in_place = True
-    moves_words = False
     support = levels(
         ("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
@@ -166,7 +165,6 @@ class ElementWiseClip1Desc(OperatorDesc):
     max: Scalar
 
     in_place = True
-    moves_words = False
     support = levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64))
     constraints = (
         same_sizes("output", "input"),

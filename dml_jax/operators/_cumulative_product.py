@@ -84,7 +84,6 @@ class CumulativeProductDesc(OperatorDesc):
     has_exclusive_product: Bool
 
     in_place = True
-    moves_words = False
     support = since("3_1")
     constraints = STRUCT_RULES
 

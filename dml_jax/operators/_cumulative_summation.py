@@ -84,7 +84,6 @@ class CumulativeSummationDesc(OperatorDesc):
     has_exclusive_sum: Bool
 
     in_place = True
-    moves_words = False
     support = since("2_1")
     constraints = STRUCT_RULES
 

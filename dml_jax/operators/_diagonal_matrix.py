@@ -91,7 +91,6 @@ class DiagonalMatrixDesc(OperatorDesc):
     offset: Annotated[int, INT]
     value: Float
 
-    moves_words = False
     support = levels(
         ("5_1", range(2, 5), ALL_TYPES),
         ("4_0", range(2, 5), UP_TO_32_BITS),

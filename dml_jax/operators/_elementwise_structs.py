@@ -68,7 +68,6 @@ class _RowDesc(OperatorDesc, is_base=True):
     """The base of the classes: it computes the formula of its row."""
 
     row: ClassVar[Row]
-    moves_words = False
 
     def may_share(self, output: str, other: str) -> bool:
         return other in self.row.in_place and super().may_share(output, other)

@@ -86,7 +86,6 @@ class DiagonalMatrix1Desc(OperatorDesc):
     diagonal_fill_begin: Annotated[int, INT]
     diagonal_fill_end: Annotated[int, INT]
 
-    moves_words = False
     support = levels(("5_1", range(2, 5), ALL_TYPES), of="output")
     constraints = (
         sizes_follow("output", lambda x: x["input"] and x["input"].sizes, "{input}.{sizes}, if there is one"),

@@ -70,7 +70,6 @@ class FillValueConstantDesc(OperatorDesc):
     value_data_type: ScalarType
     value: Scalar
 
-    moves_words = False
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),

@@ -134,7 +134,6 @@ class FillValueSequenceDesc(OperatorDesc):
     value_start: Scalar
     value_delta: Scalar
 
-    moves_words = False
     support = levels(
         ("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),

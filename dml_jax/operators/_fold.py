@@ -171,7 +171,6 @@ class FoldDesc(OperatorDesc):
     end_padding: EndPadding
 
     other_ranks = ("input",)
-    moves_words = False
     support = support_of("output")
     constraints = struct_rules("output", "input")
 

@@ -160,6 +160,7 @@ class GatherDesc(OperatorDesc):
     axis: UInt
     index_dimensions: UInt
 
+    moves_words = True
     support = INDEXED_1_0
     constraints = (
         below_rank("axis", "input"),

@@ -133,6 +133,7 @@ class GatherElementsDesc(OperatorDesc):
     output: Output
     axis: Axis
 
+    moves_words = True
     support = INDEXED_2_1
     constraints = (below_rank("axis", "input"), SIZES, same_sizes("output", "indices"))
 

@@ -128,6 +128,8 @@ class _VersionDesc(OperatorDesc, is_base=True):
     input_dimension_count: UInt
     indices_dimension_count: UInt
 
+    moves_words = True
+
 
 class GatherNDDesc(_VersionDesc):
     """DML_GATHER_ND_OPERATOR_DESC: reads the slice that each tuple along the last dimension of `indices` addresses.

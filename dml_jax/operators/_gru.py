@@ -62,7 +62,6 @@ class GruDesc(OperatorDesc[Any]):
     linear_before_reset: Bool
 
     in_jax = "jax.lax.scan"
-    moves_words = False
     support = LEVELS
     constraints = struct_rules(GRU)
 

@@ -115,7 +115,6 @@ class ElementWiseIdentityDesc(OperatorDesc):
     scale_bias: ScaleBias = default(None)
 
     in_place = True
-    moves_words = False
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),

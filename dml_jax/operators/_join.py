@@ -141,6 +141,7 @@ class JoinDesc(OperatorDesc):
     output: Output
     axis: Axis
 
+    moves_words = True
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),

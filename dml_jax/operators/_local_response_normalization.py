@@ -161,7 +161,6 @@ class LocalResponseNormalizationDesc(OperatorDesc):
     beta: Float
     bias: Float
 
-    moves_words = False
     support = levels(("1_0", RANK_4, FLOATS))
     constraints = (same_sizes("output", "input"), at_least("local_size", 1))
 

@@ -56,7 +56,6 @@ class LocalResponseNormalizationGradDesc(OperatorDesc):
     bias: Float
 
     in_jax = "jax.vjp"
-    moves_words = False
     support = levels(("3_1", RANK_4, FLOATS))
     constraints = (
         same_sizes("input_gradient", "input"),

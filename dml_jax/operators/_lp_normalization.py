@@ -56,7 +56,6 @@ class LpNormalizationDesc(OperatorDesc):
     p: UInt
 
     in_jax = "input / jax.numpy.linalg.norm(input, p, axis, keepdims=True)"
-    moves_words = False
     support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
     constraints = (
         same_sizes("output", "input"),

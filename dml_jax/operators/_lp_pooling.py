@@ -133,7 +133,6 @@ class LpPoolingDesc(OperatorDesc):
     end_padding: EndPadding
     p: UInt
 
-    moves_words = False
     support = levels(("1_0", RANKS_4_TO_5, FLOATS))
     constraints = (*pooling_struct_rules(dilated=False), at_least("p", 1))
 
@@ -169,7 +168,6 @@ class LpPooling1Desc(OperatorDesc):
     dilations: Dilations
     p: UInt
 
-    moves_words = False
     support = levels(("6_2", RANKS_4_TO_5, FLOATS))
     constraints = (*pooling_struct_rules(dilated=True), at_least("p", 1))
 

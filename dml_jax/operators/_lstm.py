@@ -80,7 +80,6 @@ class LstmDesc(OperatorDesc[Any]):
     couple_input_forget: Bool
 
     in_jax = "jax.lax.scan"
-    moves_words = False
     support = LEVELS
     constraints = (
         *struct_rules(LSTM),

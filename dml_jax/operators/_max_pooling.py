@@ -230,7 +230,6 @@ class MaxPoolingDesc(OperatorDesc):
     start_padding: StartPadding
     end_padding: EndPadding
 
-    moves_words = False
     support = levels(
         *((since, RANKS_4_TO_5, types) for since, types in zip(("5_0", "3_0", "1_0"), _TYPES, strict=True))
     )
@@ -256,7 +255,6 @@ class _IndexedDesc(OneOrSeveralOutputs, is_base=True):
     end_padding: EndPadding
 
     other_types = ("output_indices",)
-    moves_words = False
 
     def compute_checked(self, input: jax.Array) -> Any:
         return _compute(self, input)

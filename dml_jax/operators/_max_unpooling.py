@@ -114,7 +114,6 @@ class MaxUnpoolingDesc(OperatorDesc):
     output: Output
 
     # Where two indices are equal, an element could get words of two numbers.
-    moves_words = False
     support = (
         Support.of("5_0", RANK_4, input=ALL_BUT_FLOAT64, indices=(DataType.UINT64, DataType.UINT32)),
         Support.of("2_0", RANK_4, input=FLOATS, indices=(DataType.UINT32,)),

@@ -92,7 +92,6 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
-    moves_words = False
     support = levels(("1_0", RANK_4, FLOATS))
     constraints = SIZES
     lifted = (("5_2", BOTH),)
@@ -137,7 +136,6 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
-    moves_words = False
     support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
     constraints = (*SIZES, AXES)
     lifted = (("5_2", BOTH), ("4_0", _per_channel("scale")), ("4_0", _per_channel("bias")))
@@ -182,7 +180,6 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
     fused_activation: Fused = None
 
     in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
-    moves_words = False
     support = levels(("6_3", RANKS_1_TO_8, FLOATS))
     constraints = (*SIZES, AXES)
 

@@ -168,7 +168,6 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
     mask_type: MaskType = default(MultiheadAttentionMaskType.NONE)
 
     in_jax = "jax.nn.dot_product_attention"
-    moves_words = False
     support = (Support.of("6_1", range(3, 6), output=FLOATS, mask=_INT32),)
     other_ranks = OF_OTHER_RANK
     other_types = OF_OTHER_RANK
@@ -250,7 +249,6 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     mask_type: MaskType = default(MultiheadAttentionMaskType.NONE)
 
     in_jax = "jax.nn.dot_product_attention"
-    moves_words = False
     support = (Support.of("6_3", range(3, 6), output=FLOATS, mask=_INT32, past_sequence_lengths=_INT32),)
     other_ranks = (*OF_OTHER_RANK, "past_sequence_lengths")
     other_types = (*OF_OTHER_RANK, "past_sequence_lengths")

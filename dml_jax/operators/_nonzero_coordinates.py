@@ -133,7 +133,6 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
     output_coordinates: Output
 
     other_types = ("output_count", "output_coordinates")
-    moves_words = False
     support = (_row("4_0", range(2, 9)), _row("3_0", RANKS_4_TO_5))
     constraints = (
         sizes_follow("output_count", lambda x: (1,) * len(x["input"].sizes), "1 in every dimension"),

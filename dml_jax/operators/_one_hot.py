@@ -138,6 +138,7 @@ class OneHotDesc(OperatorDesc):
     output: Output
     axis: Axis
 
+    moves_words = True
     support = (
         Support.of("4_1", RANKS_1_TO_8, values=ALL_TYPES, indices=INDEX_TYPES),
         Support.of("3_0", RANKS_1_TO_8, values=UP_TO_32_BITS, indices=INDEX_TYPES),

@@ -194,7 +194,6 @@ class PaddingDesc(OperatorDesc):
     start_padding: Ints
     end_padding: Ints
 
-    moves_words = False
     support = levels(
         ("5_0", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
@@ -239,7 +238,6 @@ class Padding1Desc(OperatorDesc):
     start_padding: Ints
     end_padding: Ints
 
-    moves_words = False
     support = levels(("5_0", RANKS_1_TO_8, ALL_TYPES))
     constraints = (
         type_of("padding_value_data_type", "output"),

@@ -51,7 +51,6 @@ class AveragePoolingGradDesc(OperatorDesc):
     include_padding: Bool
 
     in_jax = "jax.vjp of dml_jax.average_pooling"
-    moves_words = False
     support = levels(("3_0", RANKS_4_TO_5, FLOATS), of="input_gradient")
     constraints = pooling_struct_rules(dilated=False, image="output_gradient", windowed="input_gradient")
 
@@ -97,7 +96,6 @@ class MaxPoolingGradDesc(OperatorDesc):
     dilations: Dilations
 
     in_jax = "jax.vjp of dml_jax.max_pooling"
-    moves_words = False
     support = levels(("4_0", RANKS_4_TO_5, FLOATS), ("3_0", RANK_4, FLOATS))
     constraints = (
         *pooling_struct_rules(dilated=True, windowed="input_gradient"),

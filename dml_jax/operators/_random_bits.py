@@ -172,7 +172,6 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
     output_state: OptionalOutput
     type: Annotated[Named[RandomGeneratorType], named(RandomGeneratorType, "DML_RANDOM_GENERATOR_TYPE_")]
 
-    moves_words = False
     support = levels(("4_0", RANKS_1_TO_8, (DataType.UINT32,)), ("3_0", RANK_4, (DataType.UINT32,)), of="input_state")
     constraints = (
         sizes_follow("input_state", lambda x: right_aligned(_STATE, len(x["input_state"].sizes)), "(..., 1, 6)"),

@@ -290,7 +290,6 @@ class ReduceDesc(OperatorDesc):
     axes: Axes
 
     other_types = ("output",)
-    moves_words = False
     support = tuple(_row(functions, *row) for functions, rows in _TABLES.items() for row in rows)
     constraints = (
         custom("below_rank(axes)", "every one of {axes} must be in [0, {input}.{rank})", _beyond_rank),

@@ -63,7 +63,6 @@ class ResampleGradDesc(OperatorDesc):
     output_pixel_offsets: PixelOffsets
 
     in_jax = "jax.vjp"
-    moves_words = False
     support = levels(("5_1", RANKS, FLOATS), ("3_0", RANK_4, FLOATS), of="input_gradient")
     constraints = LAW
 
@@ -100,7 +99,6 @@ class ResampleGrad1Desc(OperatorDesc):
     output_pixel_offsets: PixelOffsets
 
     in_jax = "jax.vjp"
-    moves_words = False
     support = levels(("5_1", RANKS, FLOATS), of="input_gradient")
     constraints = LAW
 

@@ -133,6 +133,7 @@ class ReverseSubsequencesDesc(OperatorDesc):
     output: Output
     axis: Axis
 
+    moves_words = True
     support = (
         Support.of("5_0", RANKS_1_TO_8, input=ALL_TYPES, sequence_lengths=(DataType.UINT64, DataType.UINT32)),
         Support.of("4_0", RANKS_1_TO_8, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),

@@ -188,7 +188,6 @@ class RnnDesc(OperatorDesc[Any]):
     activation_descs: FusedEach
     direction: FieldDirection
 
-    moves_words = False
     support = LEVELS
     constraints = struct_rules(RNN)
 

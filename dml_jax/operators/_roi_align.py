@@ -233,7 +233,6 @@ class RoiAlignDesc(OperatorDesc):
     maximum_samples_per_output: MostSamples
 
     other_ranks = ("roi", "batch_indices")
-    moves_words = False
     support = since("3_0")
     constraints = STRUCT_RULES
 
@@ -269,7 +268,6 @@ class RoiAlign1Desc(OperatorDesc):
     align_regions_to_corners: Bool
 
     other_ranks = ("roi", "batch_indices")
-    moves_words = False
     support = since("4_0")
     constraints = STRUCT_RULES
 

@@ -78,7 +78,6 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
 
     in_jax = "jax.vjp of dml_jax.roi_align"
     other_ranks = ("roi", "batch_indices", "output_roi_gradient")
-    moves_words = False
     support = (Support.of("4_1", RANK_4, input_gradient=FLOATS, batch_indices=(DataType.UINT32,)),)
     constraints = (
         # All of one type; the first tensor may be left out.

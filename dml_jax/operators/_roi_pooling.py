@@ -165,7 +165,6 @@ class RoiPoolingDesc(OperatorDesc):
     spatial_scale: Float
     pooled_size: Size2D
 
-    moves_words = False
     support = levels(("1_0", RANK_4, FLOATS))
     constraints = (
         custom("regions(roi)", "{roi}.{sizes} must be (1, 1, R, 5)", _other_rows),

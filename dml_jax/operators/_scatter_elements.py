@@ -152,6 +152,7 @@ class ScatterElementsDesc(OperatorDesc):
     operator_type = "SCATTER"
     other_names = ("SCATTER_ELEMENTS",)
     replaces_in = "input"
+    moves_words = True
     support = INDEXED_2_0
     constraints = (below_rank("axis", "output"), *SIZES, same_sizes("output", "input"))
 

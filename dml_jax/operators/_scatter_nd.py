@@ -149,6 +149,7 @@ class ScatterNDDesc(OperatorDesc):
     indices_dimension_count: UInt
 
     replaces_in = "input"
+    moves_words = True
     support = INDEXED_2_1
     constraints = (*slice_rules("updates"), same_sizes("output", "input"))
 

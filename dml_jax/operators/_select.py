@@ -98,6 +98,7 @@ class ElementWiseIfDesc(OperatorDesc):
     output: Output
 
     other_types = ("condition",)
+    moves_words = True
     support = (
         Support.of("5_0", RANKS_1_TO_8, a=ALL_TYPES, condition=_CONDITIONS),
         Support.of("3_0", RANKS_1_TO_8, a=UP_TO_32_BITS, condition=_CONDITIONS),

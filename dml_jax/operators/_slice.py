@@ -145,6 +145,7 @@ class SliceDesc(OperatorDesc):
     sizes: Ints
     strides: Ints
 
+    moves_words = True
     support = levels(*_TABLE, ("1_0", RANKS_4_TO_5, _FIRST_TYPES))
     constraints = (
         *(one_per_dimension(name, "input") for name in ("offsets", "sizes", "strides")),
@@ -186,6 +187,7 @@ class Slice1Desc(OperatorDesc):
     input_window_sizes: Ints
     input_window_strides: Annotated[Row[int], counted_by("DimensionCount", INT)]
 
+    moves_words = True
     support = levels(*_TABLE)
     constraints = (*RULES, within_reach("output", SIZES, STRIDES))
 

@@ -132,6 +132,7 @@ class SliceGradDesc(OperatorDesc):
     input_window_sizes: Ints
     input_window_strides: Annotated[Row[int], counted_by("DimensionCount", INT)]
 
+    moves_words = True
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),

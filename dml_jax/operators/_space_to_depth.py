@@ -104,6 +104,8 @@ class _VersionDesc(OperatorDesc, is_base=True):
     output: Output
     block_size: BlockSize
 
+    moves_words = True
+
     constraints = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> jax.Array:

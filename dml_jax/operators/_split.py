@@ -106,6 +106,7 @@ class SplitDesc(SeveralOutputs):
     outputs: Outputs
     axis: Axis
 
+    moves_words = True
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),

@@ -90,6 +90,7 @@ class TileDesc(OperatorDesc):
     output: Output
     repeats: Annotated[Row[int], counted_by("RepeatsCount")]
 
+    moves_words = True
     support = levels(
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),

@@ -154,7 +154,6 @@ class _VersionDesc(SeveralOutputs, is_base=True):
     k: UInt
 
     other_types = ("output_index",)
-    moves_words = False
     constraints = _STRUCT_RULES
 
 

@@ -151,6 +151,7 @@ class UnfoldDesc(OperatorDesc):
     end_padding: Ints
 
     other_ranks = ("output",)
+    moves_words = True
     support = support_of("input")
     constraints = struct_rules("input", "output")
 

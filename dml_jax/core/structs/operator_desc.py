@@ -54,7 +54,7 @@ class OperatorDesc(Computation[R]):
     # The function of JAX that computes the same, where dml_jax has none of its own.
     in_jax: ClassVar[str] = ""
     # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
-    moves_words: ClassVar[bool] = True
+    moves_words: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, is_base: bool = False) -> None:
         """Makes a struct of a subclass, or with `is_base` a dataclass that others share.

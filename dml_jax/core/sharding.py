@@ -150,7 +150,7 @@ def wording_refusals(operator: str, arrays: Callable[[], Mapping[str, Any]]) -> 
     except (ConstraintError, ArithmeticError, MemoryError, JaxRuntimeError):
         raise
     except Exception as error:  # JAX has no public type of error for this
-        sharded = {name: x for name, x in arrays().items() if isinstance(x, jax.Array) and _is_sharded(x)}
+        sharded = {name: x for name, x in arrays().items() if isinstance(x, jax.Array) and is_sharded(x)}
         if not sharded or not re.search("shard|mesh", f"{type(error).__name__}: {error}", re.IGNORECASE):
             raise
         rule = "on an Explicit mesh JAX must know the sharding of every result: jax.reshard the arrays to one that fits"
@@ -158,7 +158,8 @@ def wording_refusals(operator: str, arrays: Callable[[], Mapping[str, Any]]) -> 
         raise ConstraintError(message(operator, rule, fact, sharded)) from error
 
 
-def _is_sharded(array: jax.Array) -> bool:
+def is_sharded(array: jax.Array) -> bool:
+    """Whether an array is divided over Explicit axes of a mesh."""
     sharding = jax.typeof(array).sharding
     return AxisType.Explicit in sharding.mesh.axis_types and any(axes is not None for axes in sharding.spec)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..operations.attention import attend
-from .deferred import Deferred, Rows, plain
+from .deferred import Deferred, Row, Rows, plain
 from .model_loading import dtype_of
 from .values import Array, on_device
 
@@ -184,13 +184,20 @@ def _cast(function: Callable[..., Any], keywords: Keywords) -> Any:
     return scores.after(function, "input", keywords, kind=kind) if is_kept else None
 
 
+def _of_arrays(row: Row) -> Row:
+    """The rule for operands whose other deferred values are arrays."""
+    return lambda function, keywords: row(
+        function, {name: x if isinstance(x, Scores) else plain(x) for name, x in keywords.items()}
+    )
+
+
 ATTENTION: Rows = {
-    "MatMul": _matmul,
-    "Mul": _mul,
-    "Div": _div,
-    "Add": _add,
-    "Where": _where,
-    "Softmax": _softmax,
-    "IsNaN": _is_nan,
-    "Cast": _cast,
+    "MatMul": _of_arrays(_matmul),
+    "Mul": _of_arrays(_mul),
+    "Div": _of_arrays(_div),
+    "Add": _of_arrays(_add),
+    "Where": _of_arrays(_where),
+    "Softmax": _of_arrays(_softmax),
+    "IsNaN": _of_arrays(_is_nan),
+    "Cast": _of_arrays(_cast),
 }

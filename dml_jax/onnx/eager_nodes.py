@@ -18,6 +18,7 @@ from jax.core import Tracer
 
 from ..operations.programs.forced_form import forced_form
 from .errors import NotConstantError
+from .lazy_transpose import LazyTranspose
 from .node import Node
 from .traced_memory import FEW, SIZED_BY_FLOATS
 from .values import is_narrowed
@@ -86,9 +87,13 @@ def _program(
     @jax.jit
     def run(data: Mapping[str, Any]) -> Any:
         values = {**known, **data}
-        results = function(**{name: values[name] for name in names})
+        results = jax.tree.map(_in_order, function(**{name: values[name] for name in names}))
         if not all(isinstance(result, jax.Array) for result in jax.tree.leaves(results)):
             raise _NotDataError
         return results
 
     return run
+
+
+def _in_order(result: Any) -> Any:
+    return result.array if isinstance(result, LazyTranspose) else result

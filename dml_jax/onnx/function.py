@@ -22,6 +22,7 @@ from .cures import cure_of_cut_inputs, with_inputs
 from .deferred import either
 from .errors import NotConstantError, OnnxError
 from .graph import Graph, read_graph
+from .lazy_transpose import TRANSPOSED
 from .memory_limits import counting_bytes
 from .model_loading import load_model, outputs_of, with_initializers, without_initializers
 from .node_limits import MAX_NODES, counting_nodes
@@ -199,6 +200,10 @@ class OnnxFunction:
         return as_input(f"parameter {name!r}", TensorSpec(name, known.dtype, known.shape), value, {})
 
 
+# Made once, as programs of nodes outside of transformations are kept by their functions.
+_ROWS = either(either(FOLDED, TRANSPOSED), ATTENTION)
+
+
 def to_jax(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     *,
@@ -267,7 +272,7 @@ def to_jax(
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
-    rows = STRAIGHT_THROUGH if straight_through else either(FOLDED, ATTENTION)
+    rows = STRAIGHT_THROUGH if straight_through else _ROWS
     sized = outputs_of(proto, _OF_ONE_SIZE, 1) | outputs_of(proto, ["Loop"])
     graph = read_graph(proto, folder, _check_maximum(maximum or {}, sized), rows, max_nodes)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import zip_longest
 from math import isfinite, prod
 from typing import Any
@@ -16,6 +17,7 @@ from jax.extend.core import ClosedJaxpr
 
 from ..core.memory_checks import check_bytes
 from ..errors import ConstraintError
+from .deferred import Deferred
 from .memory_limits import SURELY_FITS, bytes_of, check_array, memory_limit
 from .node import Node
 from .stated_sizes import Maximum
@@ -119,6 +121,8 @@ def _check_positions(node: Node, leaves: Sequence[Any]) -> None:
 
 
 def _program(node: Node, values: Sequence[Any]) -> ClosedJaxpr:
+    # A copy, as what is deferred keeps its array, which is of this trace alone.
+    values = [replace(value) if isinstance(value, Deferred) else value for value in values]
     return jax.make_jaxpr(lambda: (node.function(**node.keywords(values)), None)[1])()
 
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .graphs.svg import draw_graph as draw_graph
     from .lowering.use_form import use_form as use_form
     from .operators import *
+    from .operators._multihead_attention import MultiheadAttentionMaskType as MultiheadAttentionMaskType
+    from .operators._quantize import QuantizationType as QuantizationType
+    from .operators._random_bits import RandomGeneratorType as RandomGeneratorType
+    from .operators._unary import IsInfinityMode as IsInfinityMode, RoundingMode as RoundingMode
 
 __version__ = "1.0.0"
 
@@ -50,8 +54,13 @@ _PLACES = {
     "FeatureLevel": "core.structs.feature_level",
     "GraphBuilder": "graphs.builder",
     "GraphDesc": "graphs.graph_desc",
+    "IsInfinityMode": "operators._unary",
     "Memory": "compiled.compile",
+    "MultiheadAttentionMaskType": "operators._multihead_attention",
     "OperatorDesc": "core.structs.operator_desc",
+    "QuantizationType": "operators._quantize",
+    "RandomGeneratorType": "operators._random_bits",
+    "RoundingMode": "operators._unary",
     "TensorDesc": "core.tensors.tensor_desc",
     "TensorFlags": "core.tensors.data_type",
     "compile_operator": "compiled.compile",

@@ -34,7 +34,8 @@ from dml_jax.core.structs.operator_desc import OperatorDesc
 from dml_jax.core.tensors.tensor_desc import FIELDS, TENSOR
 
 Row = Iterable[str | nodes.Node]
-PUBLIC = {name: value for name, value in vars(operators).items() if not name.startswith("_")}
+PUBLIC = {name: getattr(dml_jax, name) for name in dml_jax.__all__}
+ENUMERATIONS_BESIDE_TENSORS = ("AxisDirection", "DataType", "FeatureLevel", "TensorFlags")
 FILES = dict.fromkeys(value.__module__ for value in (*FUNCTIONS.values(), *DESCS))
 
 
@@ -275,7 +276,8 @@ def _structs() -> Iterator[str]:
 def _enumerations() -> Iterator[str]:
     options = "\n".join(f"   :{option}:" for option in ("members", "undoc-members", "no-inherited-members"))
     for name, value in PUBLIC.items():
-        if inspect.isclass(value) and issubclass(value, enum.Enum):
+        is_enumeration = inspect.isclass(value) and issubclass(value, enum.Enum)
+        if is_enumeration and name not in ENUMERATIONS_BESIDE_TENSORS:
             yield f".. autoclass:: dml_jax.{name}\n{options}\n"
 
 

@@ -112,7 +112,7 @@ LEADING = {"scales": 1.0, "input_pixel_offsets": 0.5, "output_pixel_offsets": -0
 LAW_BREAKS = {"one_per_dimension(scales)": {"scales": (2,)}, "positive(scales)": {"scales": (1, 1, 1, -2)}}
 OFFSET_BREAKS = {
     **{f"one_per_dimension({name})": {name: (0.5,)} for name in OFFSETS},
-    **{f"finite({name})": {name: (0, 0, 0, 1e39)} for name in OFFSETS},
+    **{f"finite({name})": {name: (0, 0, 0, float("inf"))} for name in OFFSETS},
 }
 
 

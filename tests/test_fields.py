@@ -153,6 +153,8 @@ def test_fields_are_kept_in_one_form():
     assert replace(MIX, factor=jnp.dtype("bfloat16").type(0.5)) == replace(MIX, factor=0.5)
     assert replace(MIX, steps=jnp.int32([-1, 2])) == replace(MIX, steps=iter([-1, 2])) == MIX
     assert hash(replace(MIX)) == hash(MIX)
+    for number in (3.4028235e38, -float("inf"), 0.1, 1e-300):  # 32 bits are meant, and rounding waits
+        assert replace(MIX, factor=number).factor == number
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,10 @@ def test_fields_are_kept_in_one_form():
         ({"factor": "1"}, DataTypeError, "Factor must be a real number"),
         ({"factor": True}, DataTypeError, "Factor must be a real number"),
         ({"factor": 10**400}, DataTypeError, "Factor must be a real number"),
+        ({"factor": 1e300}, ConstraintError, r"MIX: Factor must be a number that float32 holds, but it is 1e\+300"),
+        ({"factor": 3.4028236e38}, ConstraintError, "Factor must be a number that float32 holds"),
+        ({"weights": (1, -1e39)}, ConstraintError, r"Weights\[1\] must be a number that float32 holds"),
+        ({"scale_bias": (1, 1e39)}, ConstraintError, r"ScaleBias.Bias must be a number that float32 holds"),
         ({"steps": (1, 2.5)}, DataTypeError, r"Steps\[1\] must be an integer"),
         ({"steps": "12"}, DataTypeError, "Steps must be a sequence of integers"),
         ({"steps": {1, 2}}, DataTypeError, "Steps must be a sequence of integers"),
@@ -207,6 +213,7 @@ def test_what_a_field_cannot_hold_is_refused(change, error, match):
         ("ACTIVATION_ELU", 5, "ACTIVATION_ELU: the parameters are Alpha, but 5"),
         ("ACTIVATION_ELU", [1.0], "ACTIVATION_ELU: the parameters are Alpha, but"),
         (5, (), "unknown activation 5"),
+        ("ACTIVATION_ELU", (1e39,), "ACTIVATION_ELU: Alpha must be a number that float32 holds"),
         ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a real number, but it is '1'"),
     ],
 )

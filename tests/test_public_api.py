@@ -1,5 +1,6 @@
 """The package as a whole: its namespace, its modules, its errors. test_promises.py has what every operator promises."""
 
+import enum
 import importlib
 import pkgutil
 from importlib.util import find_spec
@@ -32,6 +33,13 @@ def test_descs_has_every_struct_and_the_namespace_those_of_its_functions():
     assert len(here) >= 74
     with pytest.raises(AttributeError, match=r"module 'dml_jax\.descs' has no attribute 'GathrDesc'"):
         dml_jax.descs.GathrDesc  # noqa: B018
+
+
+def test_the_namespace_has_every_enumeration_of_structs():
+    taken = {cls for cls in enum.IntEnum.__subclasses__() if (cls.__doc__ or "").startswith("DML_")}
+    assert len(taken) >= 15
+    assert {getattr(dml_jax, cls.__name__) for cls in taken} == taken
+    assert {cls.__name__ for cls in taken} <= {*dml_jax.__all__}
 
 
 def test_every_module_is_imported():

@@ -1,12 +1,14 @@
 """What a struct says of itself, and what `OperatorDesc` adds: DirectML's name, the dataclass and the help."""
 
 import inspect
+import re
 from dataclasses import FrozenInstanceError, fields
 from typing import Annotated
 
 import pytest
 from operator_cases import f32
 
+import dml_jax
 from dml_jax import OperatorDesc
 from dml_jax.catalogue import DESCS
 from dml_jax.core.rules import if_given, same_sizes
@@ -53,7 +55,7 @@ Args:
   times: how often; at least 1.
   value: a number that fills
     the rest.
-  direction: an `AxisDirection`, or its DirectML name in full or as suffix.
+  direction: an `AxisDirection`, or its DirectML name in full or as suffix: INCREASING, DECREASING.
 
 Raises:
   ConstraintError: a rule of `StretchDesc.wordings()` is broken, or an unknown `direction`.
@@ -67,6 +69,36 @@ Source: DML_STRETCH_OPERATOR_DESC."""
 
 def test_the_help_has_the_words_of_the_struct_and_the_usual_ones():
     assert inspect.getdoc(StretchDesc) == HELP
+
+
+def test_the_signature_has_the_types_that_the_constructor_takes():
+    shown = [str(parameter) for parameter in inspect.signature(StretchDesc).parameters.values()]
+    assert shown == [
+        "input: 'TensorDesc'",
+        "bias: 'TensorDesc | None'",
+        "output: 'TensorDesc'",
+        "times: 'int'",
+        "value: 'float | number[Any]'",
+        "direction: 'AxisDirection | str | int'",
+    ]
+
+
+@pytest.mark.parametrize("cls", DESCS, ids=lambda cls: cls.operator_type)
+def test_signatures_name_types_instead_of_kinds(cls):
+    words = {"Any", "None", "Sequence", "bool", "dtype", "float", "int", "number", "str", "tuple", "type"}
+    words |= {"ScaleAndBias", "Size", "SupportsDType"} | {*dir(dml_jax)}
+    shown = " ".join(parameter.annotation for parameter in inspect.signature(cls).parameters.values())
+    assert {*re.findall(r"\w+", shown)} <= words
+
+
+@pytest.mark.parametrize("cls", DESCS, ids=lambda cls: cls.operator_type)
+def test_help_names_the_members_of_enumerations(cls):
+    """Those of data types are in the help of DataType; of REDUCE's functions other structs take two."""
+    members = {name for field in cls.fields().values() for name in field.values} - {*dml_jax.DataType.__members__}
+    if cls is not dml_jax.ReduceDesc:
+        members -= {*dml_jax.ReduceFunction.__members__} - {"AVERAGE", "MAX"}
+    arguments, _, _ = cls.__doc__.partition("\nRaises:")
+    assert members <= {*re.findall(r"\w+", arguments)}
 
 
 def test_it_is_a_frozen_dataclass():

@@ -29,7 +29,8 @@ class _PlaceDesc(OperatorDesc, is_base=True):
     Args:
       output: the sizes of `input`, but 1 along `axes`; of a type of indices.
       axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
-      axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
+      axis_direction: an `AxisDirection`, or its name: INCREASING finds the first of equal elements, DECREASING the
+        last one.
     """
 
     input: Input

@@ -374,7 +374,6 @@ class ConvolutionDesc(OperatorDesc):
       filter: forward (O, C / group_count, spatial sizes), backward (C, O / group_count, spatial sizes).
       bias: (1, O, 1, ...), or None.
       output: (N, O, spatial sizes): those of `convolution`.
-      direction: a `ConvolutionDirection`, named as `mode` is.
       start_padding: zeros before each spatial dimension.
       end_padding: zeros after it.
       output_padding: zeros that are appended to the sums, before the bias.

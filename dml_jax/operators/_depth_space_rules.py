@@ -57,7 +57,8 @@ Order = Annotated[DepthSpaceOrder | OrderName, attribute(_as_order, *ORDERS, sho
 FieldOrder = Annotated[
     Named[DepthSpaceOrder],
     named(DepthSpaceOrder, "DML_DEPTH_SPACE_ORDER_", ORDERS),
-    'a `DepthSpaceOrder`, or its name: DirectML\'s, in full or as suffix, or ONNX\'s, "DCR" or "CRD".',
+    "a `DepthSpaceOrder`, or its name: DirectML's, in full or as suffix: DEPTH_COLUMN_ROW, COLUMN_ROW_DEPTH; or\n"
+    "    ONNX's: DCR, CRD.",
 ]
 BlockSize = Annotated[UInt, "at least 1."]
 

@@ -130,10 +130,10 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
       scale: a number that products of queries and keys are multiplied with, usually 1 / sqrt(D).
       mask_filter_value: a number that is added where a key does not count.
       head_count: N.
-      mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix. KEY_SEQUENCE_LENGTH: a mask
-        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) has the end, one past the last key to
-        count, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
-        BOOLEAN: those count where one of (B, N, S, T) is not 0.
+      mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix. NONE: no mask.
+        KEY_SEQUENCE_LENGTH: one of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) has the end,
+        one past the last key to count, and the start. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B
+        say how many keys count. BOOLEAN: those count where one of (B, N, S, T) is not 0.
 
     Example:
       >>> import numpy as np

@@ -169,7 +169,8 @@ class PaddingDesc(OperatorDesc):
 
     Args:
       output: the sizes of `input` and both paddings, added up.
-      padding_mode: a `PaddingMode`, its number, or its name; SYMMETRIC from feature level 3_0 on, WRAP from 6_4.
+      padding_mode: a `PaddingMode`, or its DirectML name in full or as suffix: CONSTANT, EDGE, REFLECTION, from
+        feature level 3_0 on SYMMETRIC, and from 6_4 on WRAP.
       padding_value: of a CONSTANT border, rounded to 32 bits; of an integer type its whole part, or the nearest number
         that the type holds, and 0 for NaN.
       start_padding: how many elements come before, per dimension.
@@ -212,7 +213,8 @@ class Padding1Desc(OperatorDesc):
 
     Args:
       output: the sizes of `input` and both paddings, added up.
-      padding_mode: a `PaddingMode`, its number, or its name; WRAP from feature level 6_4 on.
+      padding_mode: a `PaddingMode`, or its DirectML name in full or as suffix: CONSTANT, EDGE, REFLECTION,
+        SYMMETRIC, and from feature level 6_4 on WRAP.
       padding_value_data_type: the data type of the tensors.
       padding_value: of a CONSTANT border: a number that the type holds, or one of NumPy whose bits are meant.
       start_padding: how many elements come before, per dimension.

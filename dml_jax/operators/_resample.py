@@ -304,7 +304,8 @@ Numbers = Annotated[Row[float], counted_by("DimensionCount", FLOAT)]
 Scales = Annotated[Numbers, "a positive number per dimension."]
 PixelOffsets = Annotated[Numbers, "a finite number per dimension."]
 RoundingDirection = Annotated[
-    FieldDirection, "of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix."
+    FieldDirection,
+    "of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix: INCREASING, DECREASING.",
 ]
 Resized = Annotated[
     Output, "any sizes: scales that make more are cut off at them, and missing elements repeat the edge."

@@ -40,17 +40,22 @@ from dml_jax import (
     GraphBuilder,
     GraphDesc,
     InterpolationMode,
+    IsInfinityMode,
     JoinDesc,
     MatrixTransform,
     Memory,
+    MultiheadAttentionMaskType,
     OperatorDesc,
     Padding1Desc,
     PaddingDesc,
     PaddingMode,
+    QuantizationType,
+    RandomGeneratorType,
     RecurrentNetworkDirection,
     ReduceDesc,
     ReduceFunction,
     RnnDesc,
+    RoundingMode,
     ScatterDesc,
     ScatterElementsDesc,
     ScatterNDDesc,
@@ -67,12 +72,13 @@ from dml_jax import (
     graph_to_dot,
     load_model,
 )
+from dml_jax.descs import RandomGeneratorDesc
 
 
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    computed = (*accumulations(), *products(), *elements(), *filters(), network())
+    computed = (*accumulations(), *products(), *elements(), *filters(), drawn(), network())
     operators = (*blocks(), *borders(), *computed, *reads(), *writes())
     for desc in (*operators, graphs(), written(), arithmetic()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
@@ -260,6 +266,15 @@ def filters() -> list[OperatorDesc]:
         correlation,
         ConvolutionDesc(row, pair, None, output, mode, forward, [1], [1], [0], [0], [0], group_count=1),
     ]
+
+
+def drawn() -> OperatorDesc[Any]:
+    state, bits = (TensorDesc("UINT32", (1, 1, 1, n)) for n in (6, 4))
+    desc = RandomGeneratorDesc(state, bits, None, RandomGeneratorType.PHILOX_4X32_10)
+    assert_type(desc.type, RandomGeneratorType)
+    others = QuantizationType.SCALE, RoundingMode.TOWARD_ZERO, IsInfinityMode.EITHER, MultiheadAttentionMaskType.NONE
+    assert [*others] == [1, 1, 0, 0]
+    return desc
 
 
 def network() -> OperatorDesc[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, Faults, describe, hint, message
-from ..arguments.static_values import as_flag, as_int, as_real, as_row
+from ..arguments.static_values import Real, as_flag, as_int, as_real, as_row
 from ..tensors.tensor_desc import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json
 from .field_types import Row
@@ -99,13 +100,17 @@ def fields_of(cls: type) -> Mapping[str, Field]:
     return {field.name: _kind_of(cls, field.name) for field in fields(cls)}
 
 
-def _kind_of(cls: type, name: str) -> Field:
-    """Reads the annotation of a field, in the module of the class that has it."""
+def annotation_of(cls: type, name: str) -> Any:
+    """Returns the annotation of a field, read in the module of the class that has it."""
     owner = next(base for base in cls.__mro__ if name in getattr(base, "__annotations__", ()))
     annotation, names = owner.__annotations__[name], vars(sys.modules[owner.__module__])
     if isinstance(annotation, str):
-        annotation = names[annotation] if annotation in names else eval(annotation, names)
-    parts = getattr(annotation, "__metadata__", ())
+        return names[annotation] if annotation in names else eval(annotation, names)
+    return annotation
+
+
+def _kind_of(cls: type, name: str) -> Field:
+    parts = getattr(annotation_of(cls, name), "__metadata__", ())
     kind = next((part for part in parts if isinstance(part, Field)), None)
     if kind is None:
         raise TypeError(f"{cls.__name__}.{name} must have a kind of core/structs/fields.py, such as UInt")
@@ -168,6 +173,17 @@ def _as_ranged(least: int, most: int, words: str, struct: str, field: str, value
     raise ConstraintError(message(struct, f"{field} must be in {words}", f"it is {number}", {field: value}))
 
 
+def _as_float(struct: str, field: str, value: Any) -> Real:
+    """Reads a FLOAT. It is kept as it is given, and rounded to 32 bits where it is used."""
+    number = as_real(struct, field, value)
+    with np.errstate(over="ignore"):
+        if np.isinf(np.float32(number)) <= np.isinf(number):
+            return number
+    raise ConstraintError(
+        message(struct, f"{field} must be a number that float32 holds", f"it is {number}", {field: value})
+    )
+
+
 def _as_bool(struct: str, field: str, value: Any) -> bool:
     """Reads a bool; 1 and 0 are taken too, because the BOOL of C is an integer."""
     is_bit = isinstance(value, int | np.integer) and value in (0, 1)
@@ -186,7 +202,7 @@ def number_to_json(value: Any) -> Any:
 
 UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
-FLOAT = Field("float", as_real, number_from_json, number_to_json)
+FLOAT = Field("float", _as_float, number_from_json, number_to_json)
 UInt = Annotated[int, UINT]
 Float = Annotated[float, FLOAT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
@@ -233,5 +249,6 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
         return json
 
     article = "an" if names.__name__[0] in "AEIOU" else "a"
-    words = f"{article} `{names.__name__}`, or its DirectML name in full or as suffix."
-    return Field("enum", read, from_json, to_json=lambda value: value.name, values=values, help=words)
+    words = f"{article} `{names.__name__}`, or its DirectML name in full or as suffix: {', '.join(values)}."
+    wrapped = "\n    ".join(textwrap.wrap(words, 100))
+    return Field("enum", read, from_json, to_json=lambda value: value.name, values=values, help=wrapped)

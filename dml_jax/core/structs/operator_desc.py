@@ -23,7 +23,7 @@ from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .feature_level_tables import Support, table_rules
 from .fields import Field, fields_of
-from .struct_help import complete_docstring
+from .struct_help import complete_docstring, shown_signature
 from .struct_names import operator_type_of
 from .struct_rules import shared_by_all
 
@@ -70,6 +70,8 @@ class OperatorDesc(Computation[R]):
         if "operator_type" not in vars(cls):
             cls.operator_type = operator_type_of(cls.__name__)
         fields = cls.fields()
+        constructor: Any = cls.__init__
+        constructor.__signature__ = shown_signature(cls)
         if written:
             docstrings = [base.__doc__ or "" for base in reversed(cls.__mro__) if is_dataclass(base)]
             cls.__doc__ = complete_docstring(cls.__name__, cls.operator_type, docstrings, fields, cls.constraints)

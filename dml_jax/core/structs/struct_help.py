@@ -1,14 +1,17 @@
-"""The docstring of a struct: its own words, and the usual ones of its fields and of all structs."""
+"""The docstring of a struct: its own words, and the usual ones of its fields and of all structs; and its signature."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from inspect import cleandoc
+from functools import cache
+from inspect import Signature, cleandoc, formatannotation, signature
 from itertools import permutations
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from ..rules import Rule
-from .fields import Field
+from .fields import Field, annotation_of
 
 _SECTIONS = re.compile("^(?=Args:|Raises:|Example:|Source: )", re.MULTILINE)
 _ARGUMENTS = re.compile(r"^  (\w+): (.*(?:\n    .*)*)", re.MULTILINE)
@@ -78,3 +81,26 @@ def _raised(struct: str, fields: Mapping[str, Field]) -> str:
     return f"""Raises:
   ConstraintError: a rule of `{struct}.wordings()` is broken{unknown}.
   DataTypeError: a data type that DirectML does not take here, {wrong}."""
+
+
+def shown_signature(cls: type) -> Signature:
+    """Returns the signature of the constructor of a dataclass with the types that it takes, not the names of kinds.
+
+    (input: 'TensorDesc', axes: 'Sequence[int]', mode: 'PaddingMode | str | int') for Input, Axes and ModeField
+    """
+    written = signature(cls.__init__)
+    parameters = [
+        each if name == "self" else each.replace(annotation=_shown(annotation_of(cls, name)))
+        for name, each in written.parameters.items()
+    ]
+    return written.replace(parameters=parameters)
+
+
+@cache
+def _shown(annotation: Any) -> str:
+    taken = getattr(annotation, "__origin__", annotation) if hasattr(annotation, "__metadata__") else annotation
+    if get_origin(taken) in (Union, UnionType):
+        return " | ".join(map(_shown, get_args(taken)))
+    if get_origin(taken) is Literal:
+        return "str"
+    return "None" if taken is NoneType else re.sub(r"\w+\.", "", formatannotation(taken))

@@ -87,7 +87,10 @@ if not TYPE_CHECKING:  # a type checker knows all names
         try:
             value = getattr(place, name)
         except AttributeError:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+            from .unknown_names import unknown_name
+
+            found_in = import_module(f".{'descs' if name.endswith('Desc') else 'operators'}", __name__)
+            raise unknown_name(__name__, name, found_in) from None
         globals()[name] = value
         return value
 

@@ -1,5 +1,6 @@
 """All structs of DirectML: those that `dml_jax` has too, and those of operators whose function is one of JAX."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .core.structs.operator_desc import OperatorDesc
@@ -29,6 +30,7 @@ from .operators._integer_matrix_multiply import *
 from .operators._integer_convolution import *
 from .operators._quantized_average_pooling import *
 from .operators._adam_optimizer import *
+from .unknown_names import unknown_name
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.
@@ -39,7 +41,7 @@ else:
     def __getattr__(name):
         if name == "__all__":
             return __dir__()
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise unknown_name(__name__, name, sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -153,10 +153,10 @@ def meant(name: str, known: Iterable[str]) -> str | None:
     meant("bilinear", ["nearest", "linear"]) is "linear", and meant("RELU", ["ACTIVATION_ELU", "ACTIVATION_RELU"]) the
     second one.
     """
-    known, word = list(known), name.rpartition(".")[2].casefold()
+    known, word = list(known), name.rpartition(".")[2].casefold().replace("_", "").replace("-", "")
     by_fold = {k.casefold(): k for k in known}
-    elsewhere = (by_fold.get(k.casefold()) for k in WORDS.get(word.replace("_", "").replace("-", ""), ()))
-    endings = sorted((k for fold, k in by_fold.items() if fold.endswith(f"_{word}")), key=len)
+    elsewhere = (by_fold.get(k.casefold()) for k in WORDS.get(word, ()))
+    endings = sorted((k for fold, k in by_fold.items() if word in _endings(fold)), key=len)
     return next(filter(None, chain(elsewhere, _near(name, known, 1, 0.8), endings)), None)
 
 
@@ -164,6 +164,12 @@ def hint(name: object, known: Iterable[str | None]) -> str:
     """What a fact that names a wrong value ends with: the known name that is meant, if one is."""
     one = meant(name, filter(None, known)) if isinstance(name, str) else None
     return "" if one is None else f"; did you mean {one!r}?"
+
+
+def _endings(name: str) -> list[str]:
+    """The last words of a name, written as one: "leakyrelu" and "relu" of "activation_leaky_relu"."""
+    words = name.split("_")
+    return ["".join(words[i:]) for i in range(1, len(words))]
 
 
 def _near(name: str, known: Sequence[str], most: int, cutoff: float) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from draws import dims
-from operator_cases import LEVELS, Example, Struct
+from operator_cases import Example, Struct, levels_of
 from operator_cases import like as retyped
 
 from dml_jax import DataType, TensorDesc, catalogue
@@ -165,7 +165,7 @@ def draw(row, rng):
 
 def struct_of(name, row):
     """All that the shared tests want to know: of tensors of rank 4, in a type of the oldest level."""
-    levels = LEVELS[row.levels_of or name]
+    levels = levels_of(row.levels_of or name, "give `levels_of` in its row")
     oldest = levels[-1]
     own = {of: next(t for t in ("FLOAT32", "UINT32", "UINT8") if t in types) for of, types in oldest.types.items()}
     types = {one: own.get(one, own[row.inputs[0]]) for one in (*row.inputs, row.output)}

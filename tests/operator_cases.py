@@ -111,6 +111,14 @@ def _levels(rows):
 _TABLES = Path(__file__).parent / "data/feature_levels.json"
 LEVELS = {name: tuple(_levels(rows)) for name, rows in json.loads(_TABLES.read_text()).items()}
 
+
+def levels_of(name, otherwise):
+    """DirectML's table of a struct; without one, the error says what a test gives `otherwise`."""
+    if name not in LEVELS:
+        raise LookupError(f"{name} is not in tests/data/{_TABLES.name}: {otherwise}")
+    return LEVELS[name]
+
+
 FLOATS = {"FLOAT32", "FLOAT16"}
 UP_TO_32_BITS = FLOATS | {"INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"}
 ALL_TYPES = UP_TO_32_BITS | {"FLOAT64", "INT64", "UINT64"}
@@ -163,7 +171,7 @@ class Struct:
     levels: Sequence[Level] = ()
 
     def __post_init__(self):
-        self.levels = self.levels or LEVELS[self.name]
+        self.levels = self.levels or levels_of(self.name, "give `levels` in its Struct")
 
     @property
     def name(self):

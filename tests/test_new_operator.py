@@ -3,9 +3,12 @@
 import re
 import shlex
 import shutil
+from types import SimpleNamespace
 
 import pytest
+from elementwise_cases import struct_of
 from new_operator import GUIDE, GUIDE_TO_ROWS, ROOT, add_operator, add_row, blocks_to_paste, copy_clone, python
+from operator_cases import Struct
 
 from dml_jax.catalogue import FUNCTIONS
 
@@ -64,6 +67,14 @@ def passed(clone, command):
     return int(re.search(r"(\d+) passed", done.stdout)[1])
 
 
+def test_a_test_without_feature_levels_is_told_what_it_lacks():
+    missing = "is not in tests/data/feature_levels.json: give"
+    with pytest.raises(LookupError, match=rf"^ROLL {missing} `levels` in its Struct$"):
+        Struct(SimpleNamespace(operator_type="ROLL"), breaks={}, examples=(), draw=None, expected=None)
+    with pytest.raises(LookupError, match=rf"^ELEMENT_WISE_TRUNC {missing} `levels_of` in its row$"):
+        struct_of("ELEMENT_WISE_TRUNC", SimpleNamespace(levels_of=None))
+
+
 def test_the_guide_names_six_commands():
     assert [*map(shlex.split, COMMANDS)] == [
         ["-n", "0", "tests/operators/test_roll.py"],
@@ -93,6 +104,15 @@ def test_the_model_of_the_example_prints_what_the_guide_says(clone):
 @pytest.mark.exhaustive
 def test_the_example_passes_the_tests_of_all_operators(clone):
     assert passed(clone, COMMANDS[2]) > 300
+
+
+@pytest.mark.exhaustive
+def test_of_all_tests_those_fail_that_the_guide_names(clone):
+    """Of those that look at the whole catalogue at once; those that look at each operator pass above."""
+    (row,) = re.findall(r"\| `pytest -n auto` \| everything\. (.+) \|", GUIDE)
+    files = [f"tests/{name}.py" for name in ("test_schema", "test_public_api", "test_bench", "test_bench_meshes")]
+    done = python(clone, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files)
+    assert {*re.findall(r"^FAILED tests/(\w+)\.py", done.stdout, re.MULTILINE)} == {*re.findall(r"`(test_\w+)`", row)}
 
 
 def test_the_row_passes_the_tests_of_rows(clone):

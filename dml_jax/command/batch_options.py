@@ -24,7 +24,7 @@ from ..core.arguments.static_values import (
     as_reals,
 )
 from ..core.structs.activation_fusion import as_activation
-from .option_types import ActivationType, NumberType
+from .option_types import ActivationType, Choice, NumberType
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _option(operator: str, name: str, kind: Kind, parameter: Parameter, text: st
 
 def _type_of(kind: Kind) -> Any:
     if kind.names:
-        return click.Choice([name for name in kind.names if name != _PROMISE])
+        return Choice([name for name in kind.names if name != _PROMISE])
     if kind.is_array:
         return NumberType()
     types = {as_dim: int, as_dims: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}

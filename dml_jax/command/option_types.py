@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..core.structs.feature_level import FeatureLevel
-from ..errors import ConstraintError, suggestion
+from ..errors import ConstraintError, hint, suggestion
 from .operator_names import items, struct_names
 
 DAY = 86_400_000
@@ -47,6 +47,16 @@ class OperatorName(click.ParamType):
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         return items(struct_names(), incomplete.upper())
+
+
+class Choice(click.Choice):
+    """One of several names; the error for another one says which is meant."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(error.message.removesuffix(".") + hint(value, self.choices), param, ctx)
 
 
 class ArrayPath(click.Path):

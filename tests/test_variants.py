@@ -23,8 +23,9 @@ from dml_jax.operations.programs.forced_form import forced_form
 pytestmark = pytest.mark.device
 
 ROWS = [(variant.operation, variant.platform, variant.name) for variant in VARIANTS]
-NEEDS_CUDNN = ("attention", "attention_cotangents")  # test_flash_attention.py forces these
-HERE = [row for row in ROWS if row[0] not in NEEDS_CUDNN]
+# test_flash_attention.py and test_embedding_tables.py force these: they need cuDNN, or a mesh.
+ELSEWHERE = ("attention", "attention_cotangents", "fetch_rows", "send_rows")
+HERE = [row for row in ROWS if row[0] not in ELSEWHERE]
 FORCED = list(dict.fromkeys((operation, name) for operation, _, name in HERE))
 
 

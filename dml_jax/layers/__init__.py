@@ -1,5 +1,6 @@
-"""Parts of layers as functions without parameters: routing to experts and back, softmax over segments, patches."""
+"""Parts of layers, functions without parameters: routing to experts, sharded tables, softmax over segments, patches."""
 
+from .embedding import coalesce, embedding_gradients, embedding_lookup
 from .patches import patches
 from .routing import (
     buffer_slots,
@@ -15,8 +16,11 @@ from .segments import segment_softmax
 
 __all__ = [
     "buffer_slots",
+    "coalesce",
     "collect",
     "dispatch",
+    "embedding_gradients",
+    "embedding_lookup",
     "group_sizes",
     "patches",
     "permute_rows",

@@ -13,6 +13,7 @@ from . import (
     int32_atomics,
     inverse,
     isolated_transpose,
+    ragged_rows,
     slices,
     sorted_segments,
     tiles,
@@ -35,5 +36,6 @@ _MECHANISMS = (
     block_maxima,
     slices,
     flash_attention,
+    ragged_rows,
 )
 VARIANTS: Sequence[Variant] = [variant for mechanism in _MECHANISMS for variant in mechanism.VARIANTS]

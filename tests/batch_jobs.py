@@ -1,7 +1,7 @@
 """Jobs for the tests of batches: an oracle, simulated crashes between disk operations, and jobs in subprocesses.
 
 python tests/batch_jobs.py IN OUT [--slow SECONDS] [--die-after ROWS] [--limit BYTES] [--whole]
-    [--hosts HOST:PORT INDEX COUNT]
+    [--writers] [--hosts HOST:PORT INDEX COUNT]
 """
 
 import argparse
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import dml_jax
-from dml_jax.batch import map_batches, zarr_output
+from dml_jax.batch import map_batches, mapped_write, npy_output, zarr_output
 from dml_jax.batch.hosts import Hosts
 
 ITEM = (8, 2, 3)
@@ -78,6 +78,7 @@ class Died(BaseException):
 # Every function through which a job changes the disk; TensorStore changes it itself.
 CHANGES = ((os, "pwrite"), (os, "write"), (os, "ftruncate"), (os, "replace"), (os, "open"), (Path, "unlink"))
 CHANGES += ((Path, "write_bytes"), (Path, "mkdir"), (Path, "rmdir"), (shutil, "rmtree"))
+CHANGES += ((os, "posix_fallocate"), (npy_output, "write_mapped")) if hasattr(os, "posix_fallocate") else ()
 CHANGES += ((zarr_output.ZarrOutput, "_put"), (zarr_output.ZarrOutput, "_open"))
 
 
@@ -142,9 +143,11 @@ def main():
     parser.add_argument("--die-after", type=int, default=-1)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--writers", action="store_true", help="several, into a map")
     parser.add_argument("--hosts", nargs=3, metavar=("HOST:PORT", "INDEX", "COUNT"))
     options = parser.parse_args()
     most = 0
+    mapped_write.LEAST = 1 if options.writers else 10**6
     zarr_output.CHUNK_BYTES = 8 * 192  # eight rows
 
     def progress(now):

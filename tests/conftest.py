@@ -10,10 +10,13 @@ import pytest
 from hypothesis import settings
 from jax.experimental.compilation_cache import compilation_cache
 
+from dml_jax.batch import mapped_write
+
 jax.config.update("jax_num_cpu_devices", 8)  # for the tests of meshes
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_traceback_filtering", "off")  # it takes longer than the checks whose errors it shortens
+mapped_write.LEAST = 10**6  # one thread writes batches, however many cores there are
 settings.register_profile("dml_jax", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("dml_jax")
 

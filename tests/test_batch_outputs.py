@@ -199,7 +199,8 @@ def folder_of_pictures(path):
 
 
 REFUSED = {
-    "a bucket": (lambda d: "s3://bucket/out.zarr", "s3://bucket/out.zarr: .* in a folder of this machine"),
+    "a file in a bucket": (lambda d: "s3://bucket/out.npy", "s3://bucket/out.npy: .* must be an array of zarr, s3://"),
+    "a web server": (lambda d: "https://host/out.zarr", "https://host/out.zarr: .* must be an array of zarr, s3://"),
     "a dataset": (lambda d: d / "out.h5:/x", "must be a .npy file or an array of zarr"),
     "a file of HDF5": (lambda d: d / "out.h5", "must be a .npy file or an array of zarr"),
     "a picture": (lambda d: d / "out.png", "must be a .npy file or an array of zarr"),
@@ -218,7 +219,7 @@ def test_what_cannot_be_an_output_is_refused(tmp_path, made, message):
 
 
 def test_processes_share_files_of_npy_alone(tmp_path):
-    with pytest.raises(ConstraintError, match=r"must be a .npy file if processes share it, but it is .*out.zarr"):
+    with pytest.raises(ConstraintError, match=r"must be a .npy file if processes share it, but it is .*out.zarr; Ray"):
         map_batches(blocks, ARRAY, tmp_path / "out.zarr", share=(0, 2))
 
 
@@ -309,5 +310,5 @@ def test_the_command_writes_zarr(tmp_path):
         told = batch("depth_to_space", tmp_path / "in.zarr", tmp_path / out, "--block-size", 2)
         assert told.exit_code == 1
         assert message in told.stderr
-    told = batch("depth_to_space", tmp_path / "in.zarr", "s3://bucket/x.zarr", "--block-size", 2)
-    assert (told.exit_code, told.stderr[:40]) == (1, "error: s3://bucket/x.zarr: an output mus")
+    told = batch("depth_to_space", tmp_path / "in.zarr", "s3://bucket/x.npy", "--block-size", 2)
+    assert (told.exit_code, told.stderr[:38]) == (1, "error: s3://bucket/x.npy: an output in")

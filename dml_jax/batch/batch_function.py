@@ -100,9 +100,9 @@ class BatchFunction:
                 output = self._outputs.pop()
             except IndexError:  # other threads have them
                 output = program.new_output()
-            result = run(output, arrays)
+            output, result = run(output, arrays)
             copied = jax.tree.map(lambda array: np.concatenate(host_rows(array, rows)), result)
-            self._outputs.append(result)
+            self._outputs.append(output)
             return copied
 
     def __getstate__(self) -> dict[str, Any]:

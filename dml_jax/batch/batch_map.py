@@ -17,11 +17,11 @@ import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
 from .batch_function import BatchFunction
-from .batch_program import BatchProgram, host_rows
+from .batch_program import BatchProgram, devices_of, host_rows
 from .batches_in_flight import InFlight
 from .jobs import Job, Run, Share, opened
 from .npy_file import NpyFile
-from .output_checks import check_outputs, local_path, output_of
+from .output_checks import check_outputs, named, output_of
 from .pipeline import DEPTH, run_pipeline
 from .program_identity import known_of
 from .progress_recorder import Recorder
@@ -104,11 +104,11 @@ def map_batches(
         follow one another; an `NpyFile`; an object with shape, dtype and slices, such as a NumPy array or an h5py
         dataset; or an iterable of arrays of any leading sizes. All are read in another thread. An array is read once
         more, for a checksum; files are known by their sizes and times.
-      output: path of a .npy file, or of an array of zarr, if its name ends with .zarr; one for each array that `fn`
-        returns, in the same tuple or dict.
+      output: path of a .npy file, or of an array of zarr, if its name ends with .zarr, which may be in a bucket:
+        s3://bucket/x.zarr; one for each array that `fn` returns, in the same tuple or dict.
       batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
         no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
-        inputs and its output have 64 MB together, or one row; on GPUs one row per device.
+        inputs and its output have 64 MB together, for each GPU, or one row.
       shared: arrays, or trees of arrays such as parameters, that `fn` gets whole with every batch: a sequence, or a
         dict of arguments by name.
       identity: what else distinguishes this job from others, beside the program that `fn` is traced to, such as what
@@ -153,7 +153,7 @@ def map_batches(
     total = _rows(sources, part)
     row = {i: jax.ShapeDtypeStruct(source.item, source.dtype) for i, source in enumerate(sources)}
     one = None if batch_size else function._program(row, 1, devices=1)
-    width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1))
+    width = batch_size or max(1, BATCH_BYTES // max(1, one.row_bytes if one else 1)) * len(devices_of(1))
     program = function._program(row, width if total is None else min(width, max(total, 1)))
     if jax.tree.structure(program.result) != jax.tree.structure(output):
         fact = f"fn returns {_described(program.result)} and output is {_described(output)}"
@@ -284,13 +284,13 @@ def _share(value: Any) -> Share:
 _OUTPUT = "map_batches: output must be a path for each array that fn returns, in the same tuple or dict"
 
 
-def _targets(output: Any) -> list[Path]:
+def _targets(output: Any) -> list[Path | str]:
     paths = jax.tree.leaves(output)
     for path in paths or [output]:
         if not isinstance(path, str | os.PathLike):
             rule = "map_batches: output must be a path, or a tuple or dict of them"
             raise DataTypeError(f"{rule}, but it is {type(path).__name__}")
-    return [*map(local_path, paths)]
+    return [*map(named, paths)]
 
 
 def _described(tree: Any) -> str:

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..errors import ConstraintError, DataTypeError, describe
 
+PINNED = "pinned_host"
 ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
 
 
@@ -49,11 +50,12 @@ class BatchProgram:
         axis: str,
         devices: int | None = None,
     ):
-        mesh = Mesh(np.array(_devices(batch_size)[:devices]), (axis,), axis_types=(AxisType.Auto,))
+        mesh = Mesh(np.array(devices_of(batch_size)[:devices]), (axis,), axis_types=(AxisType.Auto,))
         rows, split, whole = -(-batch_size // mesh.size), PartitionSpec(axis), PartitionSpec()
         self.batch_size: int = rows * mesh.size
         self.rows_per_device: int = rows
         self._split, self._whole = NamedSharding(mesh, split), NamedSharding(mesh, whole)
+        self._host = _on_host(self._split)
 
         def local(batch: Any, shared: Any) -> Any:
             return _arrays_of_rows(fn(batch, shared), rows, caller)
@@ -71,7 +73,8 @@ class BatchProgram:
     def compiled(self) -> Callable[..., Any]:
         """Returns the jitted function; it takes an output to overwrite, and a tree of NumPy arrays.
 
-        The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch.
+        The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch. It returns the
+        new output, to be overwritten by a later call, and the same in memory of the host, which is being copied still.
         """
 
         def into(old: Any, *arguments: Any) -> Any:
@@ -85,7 +88,8 @@ class BatchProgram:
         def run(old: Any, batch: Any) -> Any:
             placed = jax.tree.map(lambda r: jax.device_put(self._padded(r), self._split, may_alias=True), batch)
             with self._own_context():
-                return jitted(old, placed, shared)
+                output = jitted(old, placed, shared)
+            return output, output if self._host is None else jax.device_put(output, self._host)
 
         return run
 
@@ -130,11 +134,21 @@ class BatchProgram:
         return padded
 
 
+def _on_host(sharding: NamedSharding) -> NamedSharding | None:
+    """Returns where devices write results that the host reads; None where it reads their own memory.
+
+    Memory of other kinds is copied once more by the driver, one device after the other.
+    """
+    device = next(iter(sharding.device_set))
+    kinds = {memory.kind for memory in device.addressable_memories()}
+    return sharding.with_memory_kind(PINNED) if device.platform != "cpu" and PINNED in kinds else None
+
+
 def _struct(shape: tuple[int, ...], dtype: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
 
-def _devices(rows: int) -> list[Any]:
+def devices_of(rows: int) -> list[Any]:
     """The devices that share a batch: all of them, but no more CPU devices than rows, because these share cores.
 
     Where the caller has chosen a default device, that one alone.

@@ -127,7 +127,7 @@ class Run:
         return all(record.token == self.journal.token and record.rows == len(share) for record, share in pairs)
 
 
-def refuse_existing(outputs: Sequence[Path], share: Share, overwrite: bool) -> None:
+def refuse_existing(outputs: Sequence[Path | str], share: Share, overwrite: bool) -> None:
     """Refuses outputs that exist, before any work, unless an earlier run of the job has left its progress file.
 
     Raises:
@@ -140,6 +140,7 @@ def refuse_existing(outputs: Sequence[Path], share: Share, overwrite: bool) -> N
 
 
 _EXISTS = "the output exists; overwrite=True replaces it when the new one is complete"
+_STAYS = "the output exists; delete it, or choose another name"
 
 
 @contextmanager
@@ -160,7 +161,8 @@ def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
             yield Run(job, journal, True, journal.rows if job.count is None else job.count)
             return
         for output in job.outputs:
-            output.open(done if job.total is None else job.share.rows(job.total).start + done)
+            start = done if job.total is None else job.share.rows(job.total).start + done
+            output.open(start, alone=job.share.count == 1)
             stack.callback(output.close)
             output.check_room((job.count or 0) - done)
         yield Run(job, journal, False, done)
@@ -173,8 +175,8 @@ def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> int | 
     if same and _is_finished(job, journal.rows):
         return None
     for output in job.outputs:
-        if os.path.exists(output.output) and not overwrite:
-            raise BatchError(f"{output.output}: {_EXISTS}")
+        if output.exists() and not (overwrite and output.can_replace):
+            raise BatchError(f"{output.output}: {_EXISTS if output.can_replace else _STAYS}")
     if changed and not restart and job.resumable:
         told = "; ".join(changed[:TOLD]) + (f"; and {len(changed) - TOLD} more" if changed[TOLD:] else "")
         raise BatchError(f"{journal.path}: this progress belongs to another job: {told}; {_AGAIN}")
@@ -237,8 +239,8 @@ def _clear_strangers(job: Job, restart: bool) -> None:
     Raises:
       BatchError: there are some, and `restart` is not given.
     """
-    first = job.outputs[0].output
-    names = re.compile(rf"{re.escape(progress_path(first, 0, 1).name)}(\.\d+)?")
+    first = progress_path(job.outputs[0].output, 0, 1)
+    names = re.compile(rf"{re.escape(first.name)}(\.\d+)?")
     with os_errors_told(first.parent, "the folder of the output cannot be read"):
         paths = {first.with_name(name) for name in os.listdir(first.parent) if names.fullmatch(name)}
     for path in paths.difference(job.progress_paths()):

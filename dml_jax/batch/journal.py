@@ -14,8 +14,9 @@ from .errors import BatchError, os_errors_told
 from .fsync import append, sync_data, sync_folder
 
 
-def progress_path(output: Path, process: int, processes: int) -> Path:
-    """The progress file of a process."""
+def progress_path(output: Path | str, process: int, processes: int) -> Path:
+    """The progress file of a process: beside its output, or in the current directory for one in a bucket."""
+    output = Path(output.rpartition("/")[2]) if isinstance(output, str) else output
     return output.with_name(f"{output.name}.progress{f'.{process}' if processes > 1 else ''}")
 
 

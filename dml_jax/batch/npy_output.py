@@ -3,6 +3,7 @@
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ..npy_format import header_bytes
 from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told
 from .fsync import append, begin_writing_back, sync_data, sync_folder, write_at
+from .mapped_write import write_mapped, writers
 from .partial_output import HEX, NOT_WRITTEN, PartialOutput, lost
 
 _MARK = b"dml_jax partial "
@@ -21,7 +23,7 @@ class NpyOutput(PartialOutput):
 
     can_be_shared = True
 
-    def __init__(self, output: Path, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
+    def __init__(self, output: Any, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
         super().__init__(output, dtype, item, rows)
         self._data = len(self._header(0))
         self._size = None if rows is None else self._size_of(rows)
@@ -61,23 +63,28 @@ class NpyOutput(PartialOutput):
                 path.unlink()
             return open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
-    def open(self, start: int) -> None:
+    def open(self, start: int, alone: bool = True) -> None:
         with os_errors_told(self.path, NOT_WRITTEN):
             self._file = open_regular(self.path, os.O_RDWR | os.O_NOFOLLOW)
         self._end = start
+        self._pool = writers(self._file) if alone else None
 
     def write(self, count: int, parts: list[np.ndarray]) -> int:
         first = offset = self._data + self._end * self.row_bytes
         rows = None if self.rows is None else self.rows - self._end
         with self.told(sum(part.nbytes for part in parts) if rows is None else rows * self.row_bytes):
             self._check_size()  # now: the last rows would give a file its size again that has lost others
-            for part in parts:
-                content = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
-                write_at(self._file, content, offset)
-                offset += len(content)
-            begin_writing_back(self._file, first, offset - first)
+            contents = [np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in parts]
+            size = sum(map(len, contents))
+            if self._pool:
+                write_mapped(self._file, contents, offset, self._pool)
+            else:
+                for content in contents:
+                    write_at(self._file, content.data, offset)
+                    offset += len(content)
+            begin_writing_back(self._file, first, size)
         self._end += count
-        return offset - first
+        return size
 
     def flush(self) -> None:
         pass
@@ -115,6 +122,8 @@ class NpyOutput(PartialOutput):
         return False
 
     def close(self) -> None:
+        if self._pool:
+            self._pool.shutdown()
         os.close(self._file)
 
     def _header(self, rows: int) -> bytes:

@@ -1,12 +1,14 @@
 """Checks of the name of an output, before any work."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
 from .array_files import is_named_otherwise, parts_of
+from .bucket_output import BucketOutput
 from .errors import BatchError
 from .jobs import Share, refuse_existing
 from .npy_file import NpyFile
@@ -18,30 +20,27 @@ from .zarr_output import ZarrOutput, is_zarr
 OUTPUTS: dict[str, type[PartialOutput]] = {".zarr": ZarrOutput}
 
 
-def local_path(output: str | os.PathLike[str]) -> Path:
-    """Returns the path of an output.
-
-    Raises:
-      BatchError: it is in a bucket.
-    """
-    if "://" in str(output):
-        raise BatchError(f"{output}: an output must be in a folder of this machine; copy it to the bucket")
-    return Path(output)
+def named(output: str | os.PathLike[str]) -> Path | str:
+    """Returns the path of an output, or its URL if it is in a bucket."""
+    return str(output).rstrip("/") if "://" in str(output) else Path(output)
 
 
-def output_of(output: Path) -> type[PartialOutput]:
+def output_of(output: Path | str) -> type[PartialOutput]:
     """Returns the format of an output, by its name.
 
     Raises:
       BatchError: it is that of a format that no output has.
     """
-    path = str(output)
-    if output.suffix.lower() not in OUTPUTS and (is_named_otherwise(path)):
-        raise BatchError(f"{path}: an output must be a .npy file or an array of zarr, x.zarr")
+    if isinstance(output, str):
+        if re.fullmatch(r"(s3|gs)://.+\.zarr", output):
+            return BucketOutput
+        raise BatchError(f"{output}: an output in a bucket must be an array of zarr, s3://…/x.zarr or gs://…/x.zarr")
+    if output.suffix.lower() not in OUTPUTS and is_named_otherwise(str(output)):
+        raise BatchError(f"{output}: an output must be a .npy file or an array of zarr, x.zarr")
     return OUTPUTS.get(output.suffix.lower(), NpyOutput)
 
 
-def check_outputs(outputs: Sequence[Path], operands: Iterable[Any], share: Share, overwrite: bool) -> None:
+def check_outputs(outputs: Sequence[Path | str], operands: Iterable[Any], share: Share, overwrite: bool) -> None:
     """Refuses outputs that are operands, which `overwrite` would lose, or that cannot be written.
 
     Raises:
@@ -55,10 +54,13 @@ def check_outputs(outputs: Sequence[Path], operands: Iterable[Any], share: Share
         kind = output_of(output)
         if share.count > 1 and not kind.can_be_shared:
             rule = "map_batches: an output must be a .npy file if processes share it"
-            raise ConstraintError(f"{rule}, but it is {output}")
+            raise ConstraintError(f"{rule}, but it is {output}; Ray writes chunks of zarr on several machines")
         for path in paths:
             if _same(path, output):
                 raise BatchError(f"{output}: the output must not be an input; choose another name")
+        if isinstance(output, str):
+            continue
+        for path in paths:
             if os.path.isdir(path) and Path(path).resolve() in output.resolve().parents:
                 raise BatchError(f"{output}: the output must not be in an input; choose another folder")
         if not os.path.isdir(output.parent):
@@ -78,5 +80,7 @@ def _files(operands: Iterable[Any]) -> Iterator[str]:
             yield from (os.fspath(path), *(parts_of(os.fspath(path)) or ()))
 
 
-def _same(a: str | os.PathLike[str], b: Path) -> bool:
+def _same(a: str | os.PathLike[str], b: Path | str) -> bool:
+    if isinstance(b, str):
+        return os.fspath(a).rstrip("/") == b
     return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)

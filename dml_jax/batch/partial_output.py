@@ -22,9 +22,9 @@ NOT_WRITTEN = "the output cannot be written"
 KEPT = "what was written is kept: change this and run the same again"
 
 
-def partial_path(output: Path) -> Path:
-    """Returns the name under which an output is written until it is complete."""
-    return output.with_name(f"{output.name}.partial")
+def partial_path(output: Path | str) -> Any:
+    """Returns the name of an output until it is complete: in a bucket, which renames nothing, the same."""
+    return output if isinstance(output, str) else output.with_name(f"{output.name}.partial")
 
 
 def job_of(facts: Mapping[str, Any]) -> str:
@@ -43,19 +43,24 @@ class PartialOutput(ABC):
     Rows are written one after the other, from the one that `open` names.
 
     Args:
-      output: the name that it will get.
+      output: the path that it will get; a text for one in a bucket.
       dtype: of the output.
       item: the shape of a row.
       rows: how many there will be; None where the end will tell.
     """
 
     can_be_shared: bool  # by processes that write different rows
+    can_replace = True  # another of its name
 
-    def __init__(self, output: Path, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
-        self.output: Path = output
-        self.path: Path = partial_path(output)
+    def __init__(self, output: Any, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
+        self.output: Any = output
+        self.path: Any = partial_path(output)
         self.dtype, self.item, self.rows = dtype, item, rows
         self.row_bytes: int = dtype.itemsize * prod(item)
+
+    def exists(self) -> bool:
+        """Whether there is an output of its name."""
+        return os.path.exists(self.output)
 
     @abstractmethod
     def token(self) -> str | None:
@@ -74,8 +79,13 @@ class PartialOutput(ABC):
         """
 
     @abstractmethod
-    def open(self, start: int) -> None:
+    def open(self, start: int, alone: bool = True) -> None:
         """Opens it to write rows from `start` on.
+
+        Args:
+          start: the first row.
+          alone: whether no other process writes it: some file systems would write whole pages of a map, with old rows
+            of the other one.
 
         Raises:
           BatchError: it cannot be opened.

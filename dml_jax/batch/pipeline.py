@@ -21,8 +21,8 @@ def run_pipeline(
 
     Args:
       batches: pairs of a row count and the arrays by number; a thread of its own iterates over them.
-      compute: takes an output that it may overwrite, and the arrays; returns the result. It runs in the caller's
-        thread, because JAX's settings belong to a thread.
+      compute: takes an output that it may overwrite, and the arrays; returns the new output, and the result that is
+        written of it. It runs in the caller's thread, because JAX's settings belong to a thread.
       new_output: returns an output to overwrite.
       write: takes the row count and the result, in order; runs in a thread of its own.
       report: runs in the caller's thread, after each batch that was started.
@@ -91,9 +91,9 @@ class _Stages:
         while (batch := self.ready.get()) is not None and not self.stop.is_set():
             old = self.outputs.get()
             count, arrays = batch
-            result = compute(new_output() if old is None else old, arrays)
-            self.started.put((count, result))
-            del batch, old, arrays, result
+            output, result = compute(new_output() if old is None else old, arrays)
+            self.started.put((output, count, result))
+            del batch, old, arrays, output, result
             report()
 
     def write(self, write: Callable[[int, Any], None]) -> None:
@@ -101,9 +101,9 @@ class _Stages:
         while (item := self.started.get()) is not None:
             if not self.stop.is_set():
                 try:
-                    write(*item)
+                    write(*item[1:])
                 except BaseException as error:
                     self.fail(error)
-            self.outputs.put(item[1])
+            self.outputs.put(item[0])
             del item
             self.slots.release()

@@ -49,12 +49,9 @@ class ZarrArray(StoredArray):
     def _opened(self, driver: str, context: dict[str, Any], **options: Any) -> Any:
         with self._told("an input must be an array of zarr"):
             context = self._tensorstore.Context({**PATIENCE, **context})
-            spec = {"driver": driver, "kvstore": self._location()}
+            spec = {"driver": driver, "kvstore": location(self.path)}
             opened = self._tensorstore.open(spec, open=True, read=True, **options, context=context)
             return opened.result()
-
-    def _location(self) -> Any:
-        return local(self.path) if self._is_local else f"{self.path.rstrip('/')}/"
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         with self._told("an input cannot be read"):
@@ -65,7 +62,7 @@ class ZarrArray(StoredArray):
             return _folder_state(self.path)
         with self._told("an input cannot be read"):
             context = self._tensorstore.Context(PATIENCE)
-            bucket = self._tensorstore.KvStore.open(self._location(), context=context).result()
+            bucket = self._tensorstore.KvStore.open(location(self.path), context=context).result()
             found = (bucket.read(name).result() for name in METADATA)
             return {"generation": next((read.stamp.generation.hex() for read in found if read.state == "value"), None)}
 
@@ -77,14 +74,21 @@ class ZarrArray(StoredArray):
             raise BatchError(f"{self.path}: {what}: {plain(error)}") from None
 
 
-def local(path: str) -> dict[str, str]:
-    """Returns TensorStore's description of a folder."""
-    return {"driver": "file", "path": f"{path}/"}
+def location(path: str) -> Any:
+    """Returns TensorStore's description of a folder, or of one in a bucket; AWS_ENDPOINT_URL is another S3 server."""
+    if "://" not in path:
+        return {"driver": "file", "path": f"{path}/"}
+    url, server = f"{path.rstrip('/')}/", os.environ.get("AWS_ENDPOINT_URL")
+    if not server or not url.startswith("s3://"):
+        return url
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    region = os.environ.get("AWS_DEFAULT_REGION", "us-east-1")
+    return {"driver": "s3", "bucket": bucket, "path": key, "endpoint": server, "aws_region": region}
 
 
 def plain(error: Exception) -> str:
-    """Returns a message of TensorStore without its own sources and settings."""
-    return re.split(r" \[(?:source locations|tensorstore_spec)=", str(error))[0]
+    """Returns a message of TensorStore without its own sources and settings, and without the server's answer."""
+    return re.split(r" \[[\w -]+=", str(error))[0]
 
 
 def _folder_state(path: str) -> dict[str, Any]:

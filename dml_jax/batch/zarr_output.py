@@ -14,10 +14,10 @@ from .errors import BatchError, os_errors_told
 from .fsync import append, sync_folder
 from .partial_output import KEPT, NOT_WRITTEN, PartialOutput, lost
 from .stored_array import needed
-from .zarr_array import METADATA, TENSORSTORE_ERRORS, local, plain
+from .zarr_array import METADATA, PATIENCE, TENSORSTORE_ERRORS, location, plain
 
 CHUNK_BYTES = 8 * 10**6  # or one row: a batch has a few, which are written at once
-_TOKEN = "dml_jax.partial"  # a file beside the metadata, until the array is complete
+TOKEN = "dml_jax.partial"  # a file beside the metadata, until the array is complete
 _ENDLESS = 2**40  # rows of an array whose end is not known
 
 
@@ -33,15 +33,14 @@ class ZarrOutput(PartialOutput):
 
     can_be_shared = False
 
-    def __init__(self, output: Path, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
+    def __init__(self, output: Any, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
         super().__init__(output, dtype, item, rows)
         self._tensorstore = needed("tensorstore", str(output))
         self._token: str | None = None
-        self._old = self.path.with_name(f"{self.path.name}.old")  # no system replaces a folder at once
 
     def token(self) -> str | None:
         with os_errors_told(self.path, "the partial output cannot be read"), suppress(FileNotFoundError):
-            file = open_regular(self.path / _TOKEN, os.O_RDONLY | os.O_NOFOLLOW)
+            file = open_regular(self.path / TOKEN, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 return os.pread(file, 1000, 0).decode("latin-1")
             finally:
@@ -53,32 +52,40 @@ class ZarrOutput(PartialOutput):
         with os_errors_told(fresh, NOT_WRITTEN):
             _discard(fresh)
             fresh.mkdir()
-            file = open_regular(fresh / _TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            file = open_regular(fresh / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 append(file, token.encode())
                 os.fsync(file)
             finally:
                 os.close(file)
-        shape = (_ENDLESS if self.rows is None else self.rows, *self.item)
-        rows = max(1, min(shape[0], CHUNK_BYTES // max(1, self.row_bytes)))
-        chunks = self._tensorstore.ChunkLayout(chunk_shape=[rows, *(max(1, size) for size in self.item)])
         with self._told():
-            dtype = self._tensorstore.dtype(self.dtype)
-            self._open(fresh, create=True, dtype=dtype, shape=shape, chunk_layout=chunks)
+            self._open(str(fresh), create=True, **self._layout())
         with os_errors_told(self.path, NOT_WRITTEN):
             _discard(self.path)
             os.replace(fresh, self.path)
             sync_folder(self.path.parent)
 
-    def open(self, start: int) -> None:
+    def open(self, start: int, alone: bool = True) -> None:
         with self._told():
-            self._store = self._open(self.path, write=True)
+            self._store = self._writable()
         self._token, self._rows_per_chunk = self.token(), self._store.chunk_layout.write_chunk.shape[0]
         self._stored, self._waiting = start, np.empty((0, *self.item), self.dtype)
 
-    def _open(self, path: Path, **options: Any) -> Any:
-        spec = {"driver": "zarr3", "kvstore": local(str(path))}
-        return self._tensorstore.open(spec, open=not options.get("create"), **options).result()
+    def _writable(self) -> Any:
+        return self._open(str(self.path), write=True)
+
+    def _layout(self, rows: int | None = None) -> dict[str, Any]:
+        """Returns what the metadata say of an array of so many rows; the chunks are the same for any number of them."""
+        most = _ENDLESS if self.rows is None else self.rows
+        chunk = max(1, min(most, CHUNK_BYTES // max(1, self.row_bytes)))
+        chunks = self._tensorstore.ChunkLayout(chunk_shape=[chunk, *(max(1, size) for size in self.item)])
+        shape = (most if rows is None else rows, *self.item)
+        return {"dtype": self._tensorstore.dtype(self.dtype), "shape": shape, "chunk_layout": chunks}
+
+    def _open(self, path: str, **options: Any) -> Any:
+        spec = {"driver": "zarr3", "kvstore": location(path)}
+        context = self._tensorstore.Context(PATIENCE)
+        return self._tensorstore.open(spec, open=not options.get("create"), context=context, **options).result()
 
     def write(self, count: int, parts: list[np.ndarray]) -> int:
         if self.row_bytes == 0:
@@ -113,7 +120,7 @@ class ZarrOutput(PartialOutput):
                 size = [rows, *self.item]
                 self._store.resize(exclusive_max=size, resize_metadata_only=True).result()
         with os_errors_told(self.path, NOT_WRITTEN, KEPT):
-            (self.path / _TOKEN).unlink(missing_ok=True)
+            (self.path / TOKEN).unlink(missing_ok=True)
             sync_folder(self.path)
 
     def known_by(self, rows: int) -> list[int]:
@@ -135,6 +142,10 @@ class ZarrOutput(PartialOutput):
             self._clean_up()
             os.replace(self.output, self._old)
         super()._replace()
+
+    @property
+    def _old(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.old")  # no system replaces a folder at once
 
     def _clean_up(self) -> None:
         if self._old.exists():
@@ -172,13 +183,13 @@ def _discard(folder: Path) -> None:
     if folder.is_symlink():
         raise OSError(None, "Is a symbolic link; remove it")
     names = os.listdir(folder)
-    if names and _TOKEN not in names:
+    if names and TOKEN not in names:
         raise OSError(None, "Is no partial output; remove it")
     for name in names:
         path = folder / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif name != _TOKEN:
+        elif name != TOKEN:
             path.unlink()
-    (folder / _TOKEN).unlink(missing_ok=True)
+    (folder / TOKEN).unlink(missing_ok=True)
     folder.rmdir()

@@ -33,7 +33,7 @@ class Interruption:
         if self._asked:
             raise KeyboardInterrupt
 
-    def report(self, output: Path, share: Share) -> NoReturn:
+    def report(self, output: Path | str, share: Share) -> NoReturn:
         """Says where the same command goes on, and exits."""
         from ..batch.journal import progress_path, read_record
 
@@ -53,7 +53,7 @@ class Interruption:
 class ProgressBar:
     """A progress bar on the standard error, where that is a terminal."""
 
-    def __init__(self, output: Path):
+    def __init__(self, output: Path | str):
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
@@ -68,7 +68,7 @@ class ProgressBar:
         self._output, self._has_begun = output, False
         console = Console(stderr=True)
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(output.name, total=1, speed=0.0)
+        self._task = self._bar.add_task(Path(output).name, total=1, speed=0.0)
 
     def show(self, progress: Progress) -> None:
         """Moves the bar; the first call prints where an earlier run stopped."""

@@ -113,7 +113,7 @@ def run_files(
     from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
     from ..batch.jobs import Share
-    from ..batch.output_checks import check_outputs, local_path
+    from ..batch.output_checks import check_outputs, named
 
     arrange_cpu_devices(cpu_devices)
     hosts = _hosts(coordinator, num_processes, process_id)
@@ -126,7 +126,7 @@ def run_files(
 
     interruption.begin()
     try:
-        targets = [*map(local_path, outputs)]
+        targets = [*map(named, outputs)]
         check_outputs(targets, files, share, overwrite)
         with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), ProgressBar(targets[0]) as bar:
             devices()
@@ -144,11 +144,11 @@ def run_files(
                 share=(share.index, share.count),
             )
     except (KeyboardInterrupt, BatchError, ConstraintError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
-        _tell(error, interruption, Path(outputs[0]), share)
+        _tell(error, interruption, named(outputs[0]), share)
     click.echo(_summary(outputs, last))
 
 
-def _tell(error: BaseException, interruption: Interruption, output: Path, share: Share) -> NoReturn:
+def _tell(error: BaseException, interruption: Interruption, output: Path | str, share: Share) -> NoReturn:
     """Ends the command with one line about an error, or about an interruption."""
     import jax
 

@@ -110,15 +110,26 @@ def test_the_table_has_a_line_for_each_operator():
 STEPS = {job.name: job for job in sharded_training.section(2**20).jobs}
 
 
-@pytest.mark.parametrize("name", sampled([*STEPS], ["training embedding, adagrad, tokens sharded"]))
+@pytest.mark.parametrize("name", sampled([*STEPS], ["training table of 256 columns, Zipf ids, Adagrad"]))
 def test_steps_of_training_give_what_one_device_gives(name):
-    (row,) = STEPS[name].measure(EFFORT)
-    assert (row.case, row.operator, row.same_bits) == (name, "training", True)
-    assert np.median(row.samples) == row.seconds
+    row, *others = STEPS[name].measure(EFFORT)
+    assert {(one.case, one.operator, one.same_bits) for one in (row, *others)} == {(name, "training", True)}
+    assert all(np.median(one.samples) == one.seconds for one in (row, *others))
     if "experts" in name:
         assert {"all-to-all", "all-reduce"} <= row.collectives.keys()
-    if "embedding" in name:
-        assert "all-reduce" in row.collectives
+    assert [one.contender for one in others] == (["jax.numpy", "all-to-all"] if "table" in name else [])
+    if others:
+        assert row.collectives["all-gather"][1] == 4 * 2**20 // (4 * int(name.split()[3]))  # the ids alone
+
+
+def test_the_table_of_training_has_jax_numpy_and_the_floor_beside_it():
+    def row(contender, seconds):
+        return Measured("training a step", "training", contender, 1, seconds, 1, 1, 0.25, True)
+
+    assert [*sharded_training.lines([row("dml_jax", 0.004), row("jax.numpy", 0.006), row("all-to-all", 0.001)])] == [
+        ["a step", "4", "0.25", "1.50", "1", "-"]
+    ]
+    assert [*sharded_training.lines([row("dml_jax", 0.004)])] == [["a step", "4", "0.25", "-", "-", "-"]]
 
 
 def test_no_expert_is_left_out():

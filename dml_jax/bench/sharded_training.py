@@ -1,30 +1,36 @@
-"""Training steps sharded over all devices: an embedding, and routed experts (MoE); and batches from file to file."""
+"""Training steps sharded over all devices: tables of rows, and routed experts (MoE); and batches from file to file."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 import dml_jax
+from dml_jax.layers import coalesce, embedding_gradients, embedding_lookup
 
 from .collectives import worded
 from .file_streaming import over_devices
 from .mesh_call_table import hashed_data
-from .parallel_efficiency import Looped, alone, scaled
+from .parallel_efficiency import Looped, alone, sampled, scaled
 from .section import Job, Section, unframed
-from .timing import Effort, Measured
+from .timing import Effort, Measured, by_case, quartiles
 
-LEGEND = (
-    "of linear        the time of one device divided by all devices' time times their number; below 0.9 with a reason"
-)
+LEGEND = """\
+of linear        the time of one device divided by all devices' time times their number; below 0.9 with a reason
+x jax.numpy      how many times as fast it is as jax.numpy on the same mesh
+floor ms         how long an all-to-all takes of the rows that a table's step has to send"""
 OPERATOR, RATE = "training", 1e-3
-WIDTH, TOKENS = 256, 2**16  # of a table, and how many rows of it a step reads
+PLAIN, FLOOR = "jax.numpy", "all-to-all"  # contenders
+WIDTHS, TOKENS = (256, 1024), 2**14  # of tables, and how many rows each device reads in a step
 EXPERTS, EXPERT_WIDTH, HIDDEN, CHOSEN = 16, 512, 2048, 2
 ALL, PARTS = PartitionSpec(), PartitionSpec("d")
 
@@ -34,78 +40,153 @@ State = Any
 def section(size: int) -> Section:
     """A job for each step; the table and the file have `size` bytes, and the experts' tokens an eighth of them."""
     jobs = [
-        _job(f"embedding, {update.__name__}, tokens {name}", partial(_embedding, size, update, spec))
-        for update in (sgd, adagrad)
-        for name, spec in (("replicated", ALL), ("sharded", PARTS))
+        _job(f"table of {width} columns, {ids} ids, {update}", partial(_table, size, width, ids, update), update)
+        for width, ids, update in product(WIDTHS, IDS, UPDATES)
     ]
     jobs.append(_job(f"{EXPERTS} routed experts, {CHOSEN} of each token", partial(_experts, size)))
     files = f"{OPERATOR} map_batches from file to file"
     jobs.append(Job(files, partial(over_devices, files, OPERATOR, size)))
-    return Section("training over all devices", jobs, ["dml_jax"], table, LEGEND)
-
-
-def sgd(table: State, gradient: State) -> State:
-    """A step of gradient descent."""
-    (table,) = table
-    return (table - RATE * gradient,)
-
-
-def adagrad(state: State, gradient: State) -> State:
-    """A step of Adagrad: the rate falls with the accumulated squared gradients."""
-    table, squares = state
-    squares = squares + gradient**2
-    return table - RATE * gradient / jnp.sqrt(squares + 1e-6), squares
+    return Section("training over all devices", jobs, ["dml_jax", PLAIN, FLOOR], table, LEGEND)
 
 
 class Step(NamedTuple):
-    """A step of training: on one device, or on a mesh.
+    """A step of training, or a part of one: on one device, or on a mesh.
 
     Args:
       function: takes the state and arrays, returns the next state.
-      state: arrays of the first state.
+      state: arrays of the first state; None for a function of the arrays alone.
       arrays: that every step reads.
       specs: how the state and the arrays are sharded; one for all arrays of each.
+      plain: the same in jax.numpy, of whole arrays, to be compared with; None for nothing.
     """
 
     function: Callable[..., State]
     state: State
     arrays: Sequence[jax.Array]
     specs: tuple[Any, PartitionSpec]
+    plain: Callable[..., State] | None = None
 
 
-def _job(name: str, made: Callable[[Any], Step]) -> Job:
+def _job(name: str, made: Callable[[Any], Step], update: str = "") -> Job:
     case = f"{OPERATOR} {name}"
 
     def measured(effort: Effort) -> Sequence[Measured]:
         single, n = made(None), jax.local_device_count()
         baseline = alone(Looped(single.function, single.state, single.arrays), effort)
-        mesh = jax.make_mesh((n,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.local_devices())
         del single
+        mesh = _mesh(AxisType.Explicit)
         step = made(mesh)
-        with jax.set_mesh(mesh):
-            of_state, of_arrays = (jax.tree.map(partial(NamedSharding, mesh), spec) for spec in step.specs)
-            state = jax.device_put(step.state, of_state)
-            run = Looped(step.function, state, jax.device_put(list(step.arrays), of_arrays))
-            return [scaled(case, OPERATOR, run, baseline, effort)]
+        rows = [scaled(case, OPERATOR, _looped(step.function, step, mesh), baseline, effort)]
+        if step.plain:
+            plain = scaled(case, OPERATOR, _looped(step.plain, step, _mesh(AxisType.Auto)), baseline, effort)
+            rows.append(replace(plain, contender=PLAIN))
+            times = [(1 if update == FORWARD else 2) * t for t in sampled(_all_to_all(step.arrays[-1], mesh), effort)]
+            low, middle, high = quartiles(times)
+            linear = baseline.seconds / (n * middle)
+            rows.append(replace(plain, contender=FLOOR, seconds=middle, low=low, high=high, of_copy=linear, why=""))
+            rows[-1] = replace(rows[-1], same_bits=True, collectives=None, samples=tuple(times))
+        return rows
 
     return Job(case, measured)
 
 
-def _embedding(size: int, update: Any, tokens: PartitionSpec, mesh: Any) -> Step:
-    """Embedding: gathers rows of a table sharded by rows, and trains them towards targets."""
-    rows = max(1, size // (4 * WIDTH) // 64) * 64
-    count = min(TOKENS, rows)
-    placed = None if mesh is None else NamedSharding(mesh, tokens)
+def _mesh(kind: AxisType) -> Any:
+    return jax.make_mesh((jax.local_device_count(),), ("d",), axis_types=(kind,), devices=jax.local_devices())
 
-    def loss(table: jax.Array, ids: jax.Array, targets: jax.Array) -> jax.Array:
-        return ((dml_jax.gather(table, ids, axis=0, out_sharding=placed) - targets) ** 2).sum()
+
+def _looped(function: Callable[..., State], step: Step, mesh: Any) -> Looped:
+    """The step on a mesh."""
+    with jax.set_mesh(mesh):
+        of_state, of_arrays = (jax.tree.map(partial(NamedSharding, mesh), spec) for spec in step.specs)
+        state = jax.device_put(step.state, of_state)
+        return Looped(function, state, jax.device_put(list(step.arrays), of_arrays))
+
+
+def _all_to_all(rows: jax.Array, mesh: Any) -> Looped:
+    """An exchange of rows, of which each device sends an equal part to each."""
+    swap = partial(lax.all_to_all, axis_name="d", split_axis=0, concat_axis=0, tiled=True)
+    function = jax.shard_map(swap, mesh=mesh, in_specs=PARTS, out_specs=PARTS)
+    return _looped(function, Step(function, rows, (), (PARTS, PARTS)), mesh)
+
+
+# Tables.
+
+
+def _uniform(rows: int, count: int) -> jax.Array:
+    return hashed_data((count,), str(rows))
+
+
+def _zipf(rows: int, count: int) -> jax.Array:
+    """Zipf's law with the exponent 1; frequent rows are anywhere in the table."""
+    rank = jnp.exp(hashed_data((count,), "u1") * math.log(rows)).astype(jnp.uint32)
+    return (rank * np.uint32(0x9E3779B1) % np.uint32(rows)).astype(jnp.int32)
+
+
+def _sgd(state: State, row: jax.Array, gradient: jax.Array) -> State:
+    (table,) = state
+    return (dml_jax.scatter_nd(table, row[:, None], -RATE * gradient, reduction="add"),)
+
+
+def _adagrad(state: State, row: jax.Array, gradient: jax.Array) -> State:
+    """The rate of a row falls with its accumulated squared gradients; other rows are not read."""
+    table, squares = state
+    row, gradient = coalesce(row, gradient, len(table))
+    square = dml_jax.gather(squares, row, axis=0) + gradient**2
+    new = dml_jax.gather(table, row, axis=0) - RATE * gradient / jnp.sqrt(square + 1e-6)
+    write = partial(dml_jax.scatter_nd, unique_indices=True)
+    return write(table, row[:, None], new), write(squares, row[:, None], square)
+
+
+def _plain_sgd(state: State, ids: jax.Array, gradient: jax.Array) -> State:
+    return (state[0].at[ids].add(-RATE * gradient),)
+
+
+def _plain_adagrad(state: State, ids: jax.Array, gradient: jax.Array) -> State:
+    table, squares = state
+    whole = jnp.zeros_like(table).at[ids].add(gradient)
+    squares = squares + whole**2
+    return table - RATE * whole / jnp.sqrt(squares + 1e-6), squares
+
+
+FORWARD = "forward"
+IDS = {"uniform": _uniform, "Zipf": _zipf}
+UPDATES: dict[str, Any] = {FORWARD: (None, None), "SGD": (_sgd, _plain_sgd), "Adagrad": (_adagrad, _plain_adagrad)}
+
+
+def _table(size: int, width: int, ids: str, update: str, mesh: Any) -> Step:
+    """Reads rows of a table that is sharded by rows, and trains them towards targets."""
+    n = jax.local_device_count()
+    rows = max(1, size // (4 * width) // (8 * n)) * 8 * n
+    count = min(TOKENS * n, rows)
+    (ours, plain), axis = UPDATES[update], None if mesh is None else "d"
+
+    def read(table: jax.Array, ids: jax.Array) -> jax.Array:
+        return embedding_lookup(table, ids, axis) if axis else dml_jax.gather(table, ids, axis=0)
+
+    def taken(table: jax.Array, ids: jax.Array) -> jax.Array:
+        return lax.with_sharding_constraint(jnp.take(table, ids, axis=0), PARTS)
 
     def step(state: State, ids: jax.Array, targets: jax.Array) -> State:
-        return update(state, jax.grad(loss)(state[0], ids, targets))
+        row, gradient = ids, 2 * (read(state[0], ids) - targets)
+        if axis:
+            row, gradient = embedding_gradients(ids, gradient, len(state[0]), axis)
+        return ours(state, row, gradient)
 
-    table = hashed_data((rows, WIDTH), "")
-    state = (table,) if update is sgd else (table, jnp.zeros_like(table))
-    return Step(step, state, (hashed_data((count,), str(rows)), hashed_data((count, WIDTH), "")), (PARTS, tokens))
+    def plain_step(state: State, ids: jax.Array, targets: jax.Array) -> State:
+        return plain(state, ids, 2 * (taken(state[0], ids) - targets))
+
+    first, targets = hashed_data((rows, width), ""), hashed_data((count, width), "")
+    arrays, state = (IDS[ids](rows, count), targets), (first, jnp.zeros_like(first))[: 1 if update == "SGD" else 2]
+    functions: list[Any] = [step, plain_step]
+    if update == FORWARD:
+        functions = [lambda _, table, ids, __, read=read: read(table, ids) for read in (read, taken)]
+        arrays, state = (first, *arrays), None
+    if mesh is not None:
+        functions[0] = jax.shard_map(functions[0], mesh=mesh, in_specs=PARTS, out_specs=PARTS)
+    return Step(functions[0], state, arrays, (PARTS, PARTS), functions[1])
+
+
+# Experts.
 
 
 def _experts(size: int, mesh: Any) -> Step:
@@ -169,12 +250,15 @@ def _collected(buffers: jax.Array, slot: jax.Array) -> jax.Array:
 
 def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:
     """The cells of each program."""
-    for row in rows:
-        found = worded(row.collectives or {}) or "-"
+    for case, measured in by_case(rows):
+        row, plain, floor = map(measured.get, ("dml_jax", PLAIN, FLOOR))
+        assert row
         cells = f"{row.seconds * 1e3:.3g}", f"{row.of_copy:.2f}" if row.same_bits else "differs"
-        yield [row.case.removeprefix(f"{OPERATOR} "), *cells, found]
+        faster = f"{plain.seconds / row.seconds:.2f}" if plain else "-"
+        least = f"{floor.seconds * 1e3:.3g}" if floor else "-"
+        yield [case.removeprefix(f"{OPERATOR} "), *cells, faster, least, worded(row.collectives or {}) or "-"]
 
 
 def table(title: str, rows: Sequence[Measured], *_: Any) -> Table:
     """A line for each program."""
-    return unframed(title, ["step", "ms", "of linear", "collectives"], lines(rows))
+    return unframed(title, ["step", "ms", "of linear", "x jax.numpy", "floor ms", "collectives"], lines(rows))

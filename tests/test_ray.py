@@ -55,18 +55,24 @@ def workers():
             continue
 
 
-def run_and_kill(cluster, source, target, has_begun):
-    """Runs the program, and kills a worker as soon as some of the results are there."""
+def started(cluster, source, target, has_begun):
+    """The program as a process, some of whose results are there."""
     line = [sys.executable, PROGRAM, source, target, "--address", cluster.address, "--actors", "2"]
     job = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + PATIENCE
+    while not has_begun():
+        assert job.poll() is None, job.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert job.poll() is None
+    return job
+
+
+def run_and_kill(cluster, source, target, has_begun):
+    """Runs the program, and kills a worker as soon as some of the results are there."""
+    job = started(cluster, source, target, has_begun)
     try:
-        end = time.monotonic() + PATIENCE
-        while not has_begun():
-            assert job.poll() is None, job.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.02)
         killed, *others = workers()
-        assert job.poll() is None
         os.kill(killed, signal.SIGKILL)
         assert others
         text, errors = job.communicate(timeout=PATIENCE)
@@ -86,9 +92,31 @@ def test_columns_of_npy_files_to_parquet(cluster, tmp_path):
     assert_same_bits(rows[np.argsort(rows[:, 0, 0, 0])], ENLARGED[np.argsort(ENLARGED[:, 0, 0, 0])])
 
 
-def test_chunks_of_zarr(cluster, tmp_path):
+@pytest.fixture
+def stored(tmp_path):
+    """An array of zarr, where the result goes, and whether some chunks of it are there."""
     source = zarr.create_array(tmp_path / "x.zarr", shape=PICTURES.shape, chunks=(100, 8, 2, 2), dtype=PICTURES.dtype)
     source[:] = PICTURES
     target = tmp_path / "y.zarr"
-    run_and_kill(cluster, tmp_path / "x.zarr", target, lambda: len([*target.glob("c/*")]) > 3)
+    return tmp_path / "x.zarr", target, lambda: len([*target.glob("c/*")]) > 3
+
+
+def test_chunks_of_zarr(cluster, stored):
+    run_and_kill(cluster, *stored)
+    assert_same_bits(zarr.open_array(stored[1])[:], ENLARGED)
+
+
+def test_a_job_that_was_killed_computes_the_chunks_that_are_missing(cluster, stored):
+    job = started(cluster, *stored)
+    job.kill()
+    job.communicate()
+    while [*workers()]:  # Ray ends them with the job
+        time.sleep(0.1)
+    source, target, _ = stored
+    marks = np.flatnonzero(zarr.open_array(f"{target}.done")[:])
+    assert 0 < len(marks) < PARTS
+    times = [(target / "c" / f"{chunk}/0/0/0").stat().st_mtime_ns for chunk in marks]
+    line = [sys.executable, PROGRAM, source, target, "--address", cluster.address]
+    subprocess.run(line, check=True, capture_output=True, timeout=PATIENCE)
+    assert times == [(target / "c" / f"{chunk}/0/0/0").stat().st_mtime_ns for chunk in marks]
     assert_same_bits(zarr.open_array(target)[:], ENLARGED)

@@ -38,17 +38,20 @@ class Enlarge:
 
 
 class EnlargeChunks:
-    """An actor for numbers of chunks: it reads and writes their rows itself. A chunk that
-    is computed again is written over, whole, with the same bits."""
+    """An actor for numbers of chunks: it reads and writes their rows itself, and marks what
+    is done. A chunk that is computed again is written over, whole, with the same bits."""
 
     def __init__(self, source: str, target: str) -> None:
         self.function = BatchFunction(enlarged, batch_size=ROWS)
-        self.source, self.target = zarr.open_array(source), zarr.open_array(target)
+        self.source, self.target, self.done = map(
+            zarr.open_array, (source, target, f"{target}.done")
+        )
 
     def __call__(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
         for chunk in batch["id"]:
             rows = slice(ROWS * chunk, ROWS * (chunk + 1))
             self.target[rows] = self.function(np.asarray(self.source[rows]))
+            self.done[chunk] = True
         return batch
 
 
@@ -60,19 +63,25 @@ def to_parquet(pictures: str, folder: str, **workers: Any) -> None:
 
 
 def to_zarr(pictures: str, target: str, **workers: Any) -> None:
-    """An array of zarr chunk by chunk: no row passes through Ray's memory."""
+    """An array of zarr chunk by chunk: no row passes through Ray's memory. Begun again, it
+    computes the chunks that are not marked in TARGET.done."""
     source = zarr.open_array(pictures, mode="r")
     shape = jax.eval_shape(enlarged, jax.ShapeDtypeStruct(source.shape, source.dtype)).shape
-    zarr.create_array(target, shape=shape, chunks=(ROWS, *shape[1:]), dtype=source.dtype)
-    chunks = -(-source.shape[0] // ROWS)
-    numbers = ray.data.range(chunks, override_num_blocks=min(chunks, 1000))
+    layout = {"shape": shape, "chunks": (ROWS, *shape[1:]), "dtype": source.dtype}
+    zarr.open_array(target, mode="a", **layout)
+    chunks = (-(-shape[0] // ROWS),)
+    marks = zarr.open_array(f"{target}.done", mode="a", shape=chunks, chunks=(1,), dtype=bool)
+    missing = [{"id": int(chunk)} for chunk in np.flatnonzero(~np.asarray(marks[:]))]
+    if not missing:
+        return
+    numbers = ray.data.from_items(missing, override_num_blocks=min(len(missing), 1000))
     done = numbers.map_batches(
         EnlargeChunks,
         fn_constructor_args=(pictures, target),
         batch_size=1,
         **workers,
     )
-    assert done.count() == chunks
+    assert done.count() == len(missing)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -69,8 +69,8 @@ def to_zarr(pictures: str, target: str, **workers: Any) -> None:
     shape = jax.eval_shape(enlarged, jax.ShapeDtypeStruct(source.shape, source.dtype)).shape
     layout = {"shape": shape, "chunks": (ROWS, *shape[1:]), "dtype": source.dtype}
     zarr.open_array(target, mode="a", **layout)
-    chunks = (-(-shape[0] // ROWS),)
-    marks = zarr.open_array(f"{target}.done", mode="a", shape=chunks, chunks=(1,), dtype=bool)
+    layout = {"shape": (-(-shape[0] // ROWS),), "chunks": (1,), "dtype": bool}
+    marks = zarr.open_array(f"{target}.done", mode="a", **layout)
     missing = [{"id": int(chunk)} for chunk in np.flatnonzero(~np.asarray(marks[:]))]
     if not missing:
         return

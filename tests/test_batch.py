@@ -234,6 +234,12 @@ def test_progress_is_told_in_order(job):
     assert {p.total for p in told} == {ROWS}
 
 
+def test_all_rows_are_told_before_the_disk_is_waited_for(job):
+    path, _, out = job
+    interrupted(path, out, ROWS)
+    assert not out.exists()
+
+
 # Going on.
 
 

@@ -23,6 +23,7 @@ from commands import batch
 import dml_jax
 from dml_jax.command import batch as command
 from dml_jax.command import batch_options as options
+from dml_jax.command.batch_progress import byte_count
 
 RNG = np.random.default_rng(7)
 N = 11
@@ -310,6 +311,14 @@ def test_an_interruption_says_where_the_same_command_goes_on(large, tmp_path, nu
     assert names(tmp_path) == ["out.npy"]
 
 
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (6144, "6.144 kB"), (999.96e6, "1000 MB"), (2.5e9, "2.5 GB"), (3e13, "30 TB")],
+)
+def test_bytes_have_a_unit_that_fits(count, shown):
+    assert byte_count(count) == shown
+
+
 @pytest.mark.exhaustive
 def test_a_terminal_shows_bandwidth_and_the_time_that_remains(large, tmp_path):
     path, _ = large
@@ -331,8 +340,9 @@ def test_a_terminal_shows_bandwidth_and_the_time_that_remains(large, tmp_path):
     printed, _ = running.communicate(timeout=300)
     assert running.returncode == 0
     assert printed.count("\n") == 1
-    for text in (b"out.npy", b"/4000", b"GB/s", b"0:00:0"):
+    for text in (b"out.npy", b"4000/4000 items", b"B/s", b"0:00:0"):
         assert text in shown
+    assert b"0/1" not in shown
 
 
 @pytest.mark.exhaustive

@@ -169,7 +169,7 @@ FORGED = {
     "another token": ({"token": "0" * 32}, {}, None),
     "an empty token": ({"token": ""}, {"rows": ROWS}, None),
     "a job of another kind": ({"job": [1]}, {}, None),
-    "an empty job": ({"job": {}}, {}, "this progress belongs to another job: inputs was None and is"),
+    "an empty job": ({"job": {}}, {}, r"^inputs was None and is .*; undo this .*; .*progress belongs to another job$"),
     "a deep job": ({"job": {"program": NESTED}}, {}, r"program was \[\[.*\.\.\..*\]\] and is"),
     "control characters": ({"job": {"program": "\x1b[31m"}}, {}, r"program was '\\x1b\[31m' and is"),
     "an endless name": ({"job": {"program": "x" * 10**6}}, {}, r"program was 'x{50,250}\.\.\.x{50,250}' and is"),

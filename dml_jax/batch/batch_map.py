@@ -115,8 +115,8 @@ def map_batches(
         its callbacks compute on the host; JSON types.
       overwrite: replaces an existing output when the new one is complete.
       restart: forgets what an earlier run has recorded.
-      progress: called with a `Progress` after each batch, in the caller's thread. If it raises, the
-        job ends, and the same call can continue it later.
+      progress: called with a `Progress` after each batch, and before the disk is waited for, in the caller's thread.
+        If it raises, the job ends, and the same call can continue it later.
       checkpoint_seconds: time between two records of the progress.
       share: (i, n) writes only the i-th of n contiguous parts of the rows; n processes, on a shared file system, with
         the same arguments otherwise, write the .npy file. Process 0 waits for the others.
@@ -190,6 +190,9 @@ def _run(
             moved[1] += output.write(count, host_rows(array, count))
         recorder.wrote(count)
 
+    def report() -> None:
+        progress(now(recorder.rows))
+
     with Recorder(job.outputs, run.journal, first, run.done, seconds) as recorder:
         if left is not None and not any(output.row_bytes for output in job.outputs) and job.resumable:
             for output in job.outputs:  # nothing to compute, whether rows of no bytes are ten or 2**62
@@ -197,11 +200,11 @@ def _run(
             recorder.wrote(len(left))
         elif left is None or len(left):
             batches = _batches(sources, left, program.batch_size, count_read)
-            report = lambda: progress(now(recorder.rows))  # noqa: E731
             run_pipeline(batches, program.compiled(), program.new_output, write, report)
+        report()  # all is written, and the disk may take long
         for output in job.outputs:
             output.flush()
-    run.finish(recorder.rows if job.total is None else job.total, lambda: progress(now(recorder.rows)))
+    run.finish(recorder.rows if job.total is None else job.total, report)
     last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
     progress(last)
     return last

@@ -179,7 +179,7 @@ def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> int | 
             raise BatchError(f"{output.output}: {_EXISTS if output.can_replace else _STAYS}")
     if changed and not restart and job.resumable:
         told = "; ".join(changed[:TOLD]) + (f"; and {len(changed) - TOLD} more" if changed[TOLD:] else "")
-        raise BatchError(f"{journal.path}: this progress belongs to another job: {told}; {_AGAIN}")
+        raise BatchError(f"{told}; {_AGAIN}; {journal.path} belongs to another job")
     _clear_strangers(job, restart)
     goes_on = same and job.count is not None and job.resumable and journal.rows <= job.count
     token = _token(job, journal if goes_on else None)

@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from ..batch.jobs import Share
 
 
+def byte_count(count: float) -> str:
+    """Returns a number of bytes with four digits, such as "6.144 kB"."""
+    unit, of_unit = next(((unit, size) for unit, size in _UNITS.items() if count >= size), ("B", 1))
+    return f"{count / of_unit:.4g} {unit}"
+
+
+_UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
+
+
+def speed_of(progress: Progress) -> str:
+    """Returns the bytes that were moved each second, such as "1.2 GB/s"."""
+    return f"{byte_count(progress.bytes / max(progress.seconds, 1e-9))}/s"
+
+
 class Interruption:
     """The first Ctrl-C ends the job after the batch at hand and records it; the second leaves at once."""
 
@@ -61,14 +75,13 @@ class ProgressBar:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[speed]:.2f} GB/s"),
+            TextColumn("{task.fields[said]}"),
             TimeRemainingColumn(),
         )
         self._output, self._has_begun = output, False
         console = Console(stderr=True)
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(Path(output).name, total=1, speed=0.0)
+        self._task = self._bar.add_task(Path(output).name, total=None, said="")
 
     def show(self, progress: Progress) -> None:
         """Moves the bar; the first call prints where an earlier run stopped."""
@@ -76,8 +89,9 @@ class ProgressBar:
             said = f"{self._output}: continues from item {progress.resumed} of {progress.total}"
             self._bar.console.print(said, markup=False, highlight=False, soft_wrap=True)
         self._has_begun = True
-        speed = progress.bytes / max(progress.seconds, 1e-9) / 1e9
-        self._bar.update(self._task, completed=progress.rows, total=progress.total, speed=speed)
+        items = progress.rows if progress.total is None else f"{progress.rows}/{progress.total}"
+        said = f"{items} items, {speed_of(progress)}"
+        self._bar.update(self._task, completed=progress.rows, total=progress.total, said=said)
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()

@@ -13,7 +13,7 @@ import click
 
 from ..core.arguments.ports import argument_of, by_argument, ports_of
 from ..errors import ConstraintError
-from .batch_progress import Interruption, ProgressBar
+from .batch_progress import Interruption, ProgressBar, byte_count, speed_of
 from .devices import arrange_cpu_devices, devices
 
 if TYPE_CHECKING:
@@ -236,7 +236,6 @@ def fail(text: str) -> NoReturn:
 
 
 def _summary(outputs: Sequence[str], last: Progress) -> str:
-    speed = last.bytes / max(last.seconds, 1e-9)
     earlier = f", {last.resumed} of them by earlier runs" if last.resumed else ""
-    moved = f"{last.bytes / 1e9:.3g} GB in {last.seconds:.3g} s, {speed / 1e9:.2f} GB/s"
+    moved = f"{byte_count(last.bytes)} in {last.seconds:.3g} s, {speed_of(last)}"
     return f"{', '.join(outputs)}: {last.rows} items{earlier}; {moved}"

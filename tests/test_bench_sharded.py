@@ -12,6 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import dml_jax
 from dml_jax.bench import device_transfers, mesh_scaling, results, sharded_batch_cases, sharded_batches, suites
 from dml_jax.bench.collectives import collectives
 from dml_jax.bench.parallel_efficiency import Looped
@@ -89,6 +90,15 @@ def test_each_turn_of_a_loop_is_a_call(kind):
 
     same = Looped(lambda out, x: jnp.sin(x) * 2, None, [array()])
     assert "sine(" in body_of_the_loop(same._looped(10).as_text())
+
+
+def test_a_turn_copies_no_array():
+    """A read of few rows would take the time of a copy of the table: where a slice reads it, XLA writes no part of it."""
+    table, ids = jnp.ones((2**12, 64)), jnp.arange(4)
+    looped = Looped(lambda out, table, ids: dml_jax.gather(table, ids, axis=0), None, [table, ids])
+    text = body_of_the_loop(looped._looped(10).as_text())
+    assert "dynamic-update-slice(" in text
+    assert not re.search(r"= f32\S* slice\(", text)
 
 
 def body_of_the_loop(text):

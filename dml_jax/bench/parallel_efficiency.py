@@ -97,8 +97,10 @@ def _in_order(x: jax.Array, _: jax.Array) -> jax.Array:
 
 def _touched(x: jax.Array, one: jax.Array) -> jax.Array:
     """Multiplies the first element by `one`, in place, so that each iteration depends on the last one."""
-    first = lax.slice(x, (0,) * x.ndim, (1,) * x.ndim)
-    return lax.dynamic_update_slice(x, first * one.astype(x.dtype), (jnp.int32(0),) * x.ndim)
+    # At an index that the compiler does not know: with a constant one XLA reads a slice, and copies all of the array.
+    at = (one - 1,) * x.ndim
+    first = lax.dynamic_slice(x, at, (1,) * x.ndim)
+    return lax.dynamic_update_slice(x, first * one.astype(x.dtype), at)
 
 
 LINEAR = 0.9  # what is below is explained

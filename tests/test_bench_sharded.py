@@ -93,7 +93,7 @@ def test_each_turn_of_a_loop_is_a_call(kind):
 
 
 def test_a_turn_copies_no_array():
-    """A read of few rows would take the time of a copy of the table: where a slice reads it, XLA writes no part of it."""
+    """A read of few rows would take as long as a copy of the table: XLA copies what a slice reads."""
     table, ids = jnp.ones((2**12, 64)), jnp.arange(4)
     looped = Looped(lambda out, table, ids: dml_jax.gather(table, ids, axis=0), None, [table, ids])
     text = body_of_the_loop(looped._looped(10).as_text())

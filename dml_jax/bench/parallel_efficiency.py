@@ -7,7 +7,6 @@ from statistics import median
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint

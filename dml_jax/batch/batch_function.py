@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import ConstraintError, DataTypeError
+from ..errors import ConstraintError, DataTypeError, describe
 from .batch_program import BatchProgram, aligned, host_rows
 from .npy_file import NpyFile
 from .sources import as_data_type, check_unmasked
@@ -203,11 +203,21 @@ def _as_numpy(caller: str, name: str, value: Any, least: int = 0) -> np.ndarray:
     except (TypeError, RuntimeError) as error:  # random keys, tensors on another device or with gradients
         raise DataTypeError(f"{rule}, but NumPy cannot read it: {error}") from None
     if array.dtype == object:
-        what = "rows of several sizes or Python objects; numpy.stack joins rows of one size, or leave it out"
-        raise DataTypeError(f"{rule}, but its type is {array.dtype}: {what}")
+        fix = "numpy.stack joins rows of one size, or leave it out"
+        raise DataTypeError(f"{rule}, but its type is {array.dtype}: {_odd_row(array)}; {fix}")
     if array.ndim < least:
         raise ConstraintError(f"{caller}: {name} must have a leading dimension, the batch, but its shape is ()")
     return np.asarray(array, as_data_type(name, array.dtype, array.shape, caller), order="C")
+
+
+def _odd_row(array: np.ndarray) -> str:
+    """Returns which row of an array of objects is of another kind than the first, or of what kind all of them are."""
+    cells = np.atleast_1d(array).ravel()
+    kinds = [describe(cell) if isinstance(cell, np.ndarray) else type(cell).__name__ for cell in cells]
+    odd = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if odd is None:
+        return f"its rows are {', '.join(kinds[:1])}"
+    return f"row 0 is {kinds[0]} and row {odd * len(array) // array.size} is {kinds[odd]}"
 
 
 def _described(row: Arrays) -> str:

@@ -103,9 +103,10 @@ def death(monkeypatch, step):
 
 
 def environment():
-    """Of a process with one device."""
+    """Of a process with one device, without the level of XLA's messages that JAX has set in this one."""
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
+    own = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    return {**own, "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
 
 
 def started(*arguments):

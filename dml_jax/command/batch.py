@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,9 @@ class _Operators(click.Group):
         # Click suggests only subcommands that are made already, which is hardly any.
         if args[0][:1] != "-" and args[0] not in (names := self._listed()) and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}; {suggestion(args[0].replace('-', '_'), names)}")
+        if any(arg.startswith("--coordinator") for arg in args):
+            # XLA, which reads this when JAX is imported, warns of what this command asks for: processes that return.
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -172,7 +172,7 @@ def test_detection_head_learns_the_planted_objects():
     text = printed(detection_head, "--steps", 300)
     start, end = numbers(r"loss: ([\d.]+) at the start, ([\d.]+) in step 300", text)
     assert end < 0.02 * start
-    rows = [line.split() for line in text.splitlines()[2:]]
+    rows = [line.split() for line in text.splitlines()[3:]]
     objects = [(at, item) for at, picture in enumerate(detection_head.OBJECTS) for item in picture]
     assert len(rows) == len(objects)
     for picture, item in objects:

@@ -222,6 +222,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     head = new_head(rng)
     features, losses = features_of(OBJECTS, head, rng), []
     if options.steps:
+        print(f"training: {options.steps} steps on {jax.devices()[0].device_kind}")
         head = jnp.zeros_like(head)
         for _ in range(options.steps):
             value, head = trained_once(head, features, targets_of(OBJECTS))

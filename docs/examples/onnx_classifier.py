@@ -167,6 +167,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_network(Path(folder, "classifier.onnx"), rng)
         classify, weights = batched(Path(folder, "classifier.onnx"))
     pictures, labels = stripes(rng, 400)
+    print(f"training: {options.steps} steps on {jax.devices()[0].device_kind}")
     weights, losses = trained(classify, weights, rng, options.steps)
     told = np.asarray(jax.jit(classify)(weights, pictures)).argmax(axis=1) == labels
     print(

@@ -171,12 +171,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     factor = factor_of(network)
     photo = photograph(factor)
     held_out = photo[:, :, : HELD_OUT_ROWS - HELD_OUT_ROWS % factor]
-    weights = trained(network, rng, photo[:, :, HELD_OUT_ROWS:], options.steps)
-
     enlarge = jax.jit(lambda weights, low: network(low, parameters=weights))
     low = downscaled(held_out, factor)
     print(f"{network}, on {jax.device_count()} devices")
     print(f"PSNR before {psnr(enlarge(network.parameters, low), held_out):.2f} dB")
+    weights = trained(network, rng, photo[:, :, HELD_OUT_ROWS:], options.steps)
     print(f"PSNR after  {psnr(enlarge(weights, low), held_out):.2f} dB")
     onnx.save(with_weights(model, weights), options.network)
     print(f"wrote {options.network}")

@@ -167,6 +167,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     photo, rng = photograph(), np.random.default_rng(0)
     held_out, lower = photo[:, :, :HELD_OUT_ROWS], photo[:, :, HELD_OUT_ROWS:]
     start = new_layers(rng)
+    print(f"training: {options.steps} steps on {jax.devices()[0].device_kind}")
     layers = trained(start, rng, lower, options.steps)
     print(
         f"loss: {loss(start, lower):.6f} at the start,"

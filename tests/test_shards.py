@@ -149,6 +149,41 @@ def test_views_of_a_batch_have_them_inside_of_a_shard_map_and_not_outside():
     assert cuda_operations(views, sharded) != expected
 
 
+def test_one_hot_has_them_on_an_explicit_mesh():
+    """Four parts of the rows of a device are filled at once."""
+    function = lambda i, values: dml_jax.one_hot(i, values, size=1024, axis=1)  # noqa: E731
+    mesh, spec = mesh_of("8", AxisType.Explicit)
+    rows, values = jax.ShapeDtypeStruct((8, 1), INDEX), jax.ShapeDtypeStruct((2,), np.float32)
+    sharded = jax.ShapeDtypeStruct((64, 1), INDEX, sharding=NamedSharding(mesh, spec))
+    whole = jax.ShapeDtypeStruct((2,), np.float32, sharding=NamedSharding(mesh, P()))
+    with dml_jax.use_form("fan_out"):
+        expected = cuda_operations(function, [rows, values])
+        with jax.set_mesh(mesh):
+            assert cuda_operations(function, [sharded, whole]) == expected
+    with dml_jax.use_form("plain"):
+        assert cuda_operations(function, [rows, values]) != expected
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_one_hot_of_each_device_and_its_gradient_are_those_of_one(name):
+    mesh, spec = mesh_of(name, AxisType.Explicit)
+    ids, values = RNG.integers(-40, 40, (32, 1), INDEX), np.float32([2, -0.0])
+    cotangent = RNG.integers(-9, 9, (32, 33)).astype(np.float32)
+
+    def both(ids, values, cotangent):
+        output, pull_back = jax.vjp(lambda v: dml_jax.one_hot(ids, v, size=33, axis=1), values)
+        return output, pull_back(cotangent)[0]
+
+    put = [
+        jax.device_put(x, NamedSharding(mesh, spec_of((8,) if x.ndim == 2 else (2,), spec)))
+        for x in (ids, values, cotangent)
+    ]
+    with jax.set_mesh(mesh), dml_jax.use_form("fan_out"):
+        results = jax.jit(both)(*put)
+    for actual, expected in zip(results, both(ids, values, cotangent), strict=True):
+        assert_same_bits(actual, expected)
+
+
 # Of the bits, sizes that compile and run quickly; forms are forced, as CPUs have few of their own.
 SMALL = {
     "depth_to_space": [((8, 8, 4, 36), np.uint8)],

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from .data_movement import back_with_number, move_elements
-from .programs.primitive import Back
+from .programs.partition import known_shards, on_each_device
+from .programs.primitive import Back, linear
 from .values.bit_exact import as_guarded_bits
 
 
@@ -31,7 +34,11 @@ def fill_with(value: Any, sizes: Sequence[Any]) -> jax.Array:
 def choose_value(on: jax.Array, values: Any, back: Back) -> jax.Array:
     """`values[1]` where `on`, else `values[0]`; `back` adds cotangents up."""
     # Guarded: in a choice between two numbers LLVM would take the casts to integers back, and lose bits.
-    return move_elements(select_value, on, values, back=back, carry=as_guarded_bits)
+    choose = partial(move_elements, select_value, back=back, carry=as_guarded_bits)
+    if shards := known_shards():
+        each = on_each_device(choose, (shards.output, PartitionSpec()), shards.output)
+        return linear(each, back)(on, jnp.asarray(values))
+    return choose(on, values)
 
 
 def select_value(on: jax.Array, values: jax.Array) -> jax.Array:

@@ -66,7 +66,8 @@ RULES = (
 def _dims(x: Operands) -> Dims:
     names = [f"indices {d}" for d in range(x["indices"].ndim)]
     axis = x["axis"] % len(names)
-    return Dims({"indices": names, "values": ["values"]}, [*names[:axis], "size", *names[axis + 1 :]])
+    output = [*names[:axis], "size", *names[axis + 1 :]]
+    return Dims({"indices": names, "values": ["values"]}, output, [n for n in output if n != "size"])
 
 
 @operator(*RULES, dims=_dims)

@@ -309,6 +309,14 @@ def test_gpus_of_one_host_exchange_rows_by_ragged_all_to_all(name, processes, is
     assert ("stablehlo.all_to_all" in lowered.as_text()) == (not is_ragged)
 
 
+def test_elements_of_four_bits_travel_in_rounds_on_every_platform():
+    setting, (table, ids, _) = Setting(), large(Setting())
+    narrow = setting.put(np.asarray(table).astype(jnp.int4), "a")
+    lowered = jax.jit(setting.lookup).trace(narrow, ids).lower(lowering_platforms=("cuda",))
+    assert "ragged_all_to_all" not in lowered.as_text()
+    assert_same_bits(jax.jit(setting.lookup)(narrow, ids), np.asarray(narrow)[ids])
+
+
 # Errors.
 
 
@@ -325,6 +333,7 @@ def test_outside_of_shard_map_the_error_says_what_to_do():
     ("call", "error", "words"),
     [
         (lambda t, i: embedding_lookup(t[:, 0], i, "a"), ConstraintError, "table must be"),
+        (lambda t, i: embedding_gradients(i, t[:2], 2**28, "a")[1], ConstraintError, "fewer than 2.*31 rows"),
         (lambda t, i: embedding_lookup(t, i.astype(jnp.float32), "a"), DataTypeError, "ids.dtype must be an integer"),
         (lambda t, i: embedding_gradients(i, t[:, 0], 2, "a")[1], ConstraintError, "gradients must"),
         (lambda t, i: embedding_gradients(i, t[:2], 0, "a")[1], ConstraintError, "rows must be at least 1"),

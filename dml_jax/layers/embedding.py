@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +35,8 @@ def embedding_lookup(table: Array, ids: Array, axis_name: AxisName) -> jax.Array
       [*ids.shape, width], of the type of `table`: the bits of `gather` from the whole table.
 
     Raises:
-      ConstraintError: not inside of a `jax.shard_map` over the axis, or a `table` without two dimensions or rows.
+      ConstraintError: not inside of a `jax.shard_map` over the axis, a `table` without two dimensions or rows, or
+        2**31 rows on all devices.
       DataTypeError: no arrays, or ids that are no integers.
 
     Example:
@@ -53,13 +56,13 @@ def embedding_lookup(table: Array, ids: Array, axis_name: AxisName) -> jax.Array
     """
     name = "embedding_lookup"
     table, ids = jnp.asarray(as_data(name, "table", table)), as_int32(name, "ids", ids)
-    devices = _devices(name, axis_name)
     if table.ndim != 2 or table.shape[0] == 0:
         rule = "table must be [row, width], with at least one row"
         raise ConstraintError(message(name, rule, f"its shape is {table.shape}", {"table": table}))
-    if ids.size == 0:
+    count = _row_count(name, table.shape[0], axis_name, {"table": table, "ids": ids})
+    if 0 in (ids.size, table.shape[1]):
         return jnp.zeros((*ids.shape, table.shape[1]), table.dtype)
-    owner, place = _requests(ids.reshape(-1), table.shape[0], devices, axis_name)
+    owner, place = _requests(ids.reshape(-1), table.shape[0], count, axis_name)
     return fetch_rows(owner, place, table, axis_name).reshape(*ids.shape, table.shape[1])
 
 
@@ -100,13 +103,14 @@ def embedding_gradients(ids: Array, gradients: Array, rows: int, axis_name: Axis
     """
     name = "embedding_gradients"
     ids, gradients = as_int32(name, "ids", ids), jnp.asarray(as_data(name, "gradients", gradients))
-    devices, rows = _devices(name, axis_name), as_count(name, "rows", rows)
+    rows = as_count(name, "rows", rows)
     if gradients.ndim != ids.ndim + 1 or gradients.shape[:-1] != ids.shape:
         rule, fact = "gradients must be [*ids.shape, width]", f"its shape is {gradients.shape}"
         raise ConstraintError(message(name, rule, fact, {"ids": ids, "gradients": gradients}))
+    count = _row_count(name, rows, axis_name, {"ids": ids, "gradients": gradients})
     if ids.size == 0:
         return jnp.zeros(0, jnp.int32), jnp.zeros((0, gradients.shape[-1]), gradients.dtype)
-    owner, place = _requests(ids.reshape(-1), rows, devices, axis_name)
+    owner, place = _requests(ids.reshape(-1), rows, count, axis_name)
     received = send_rows(owner, gradients.reshape(ids.size, -1), axis_name)
     row = jnp.where(owner == lax.axis_index(axis_name), place, rows)
     return row.reshape(-1), received.reshape(row.size, -1)
@@ -151,17 +155,20 @@ def coalesce(rows: Array, gradients: Array, count: int) -> tuple[jax.Array, jax.
     return jnp.where(slot == slots, rows, count), sums
 
 
-def _requests(ids: jax.Array, rows: int, devices: int, axis: AxisName) -> tuple[jax.Array, jax.Array]:
+def _requests(ids: jax.Array, rows: int, count: int, axis: AxisName) -> tuple[jax.Array, jax.Array]:
     """The owner of each id of every device, and the place in its part, both [device, id]."""
-    count = rows * devices
     ids = jnp.clip(jnp.where(ids < 0, ids + count, ids), 0, count - 1)
     ids = lax.all_gather(ids, axis)
     return ids // rows, ids % rows
 
 
-def _devices(name: str, axis: AxisName) -> int:
+def _row_count(name: str, rows: int, axis: AxisName, operands: Mapping[str, jax.Array]) -> int:
+    """How many rows the whole table has."""
     try:
-        return lax.axis_size(axis)
+        count = rows * lax.axis_size(axis)
     except NameError:
         rule = "axis_name must be an axis of the jax.shard_map around the call"
-        raise ConstraintError(message(name, rule, f"it is {axis!r}", {})) from None
+        raise ConstraintError(message(name, rule, f"it is {axis!r}", operands)) from None
+    if count >= 2**31:
+        raise ConstraintError(message(name, "the table must have fewer than 2**31 rows", f"it has {count}", operands))
+    return count

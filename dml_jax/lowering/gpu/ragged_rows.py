@@ -18,12 +18,14 @@ from jax import lax
 from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
 from ...operations.row_exchange import AxisName, RowExchangeCase
+from ...operations.values.packed_words import has_unsigned
 
 PEERS = 8  # so many GPUs write into each other's memory; more, and several hosts, send each update on its own
 
 
 def _can(case: RowExchangeCase) -> bool:
-    return case.devices == 1 and case.requests.shape[0] <= PEERS and jax.process_count() == 1
+    is_near = case.devices == 1 and case.requests.shape[0] <= PEERS and jax.process_count() == 1
+    return is_near and has_unsigned(case.rows.dtype)  # XLA sends whole bytes
 
 
 def _fetch_rows(case: RowExchangeCase) -> Move | None:

@@ -52,9 +52,8 @@ class Setting:
 
     @property
     def lookup(self):
-        return self.on_each(
-            lambda table, ids: embedding_lookup(table, ids, self.rows), self.rows, self.tokens, out=self.tokens
-        )
+        local = lambda table, ids: embedding_lookup(table, ids, self.rows)  # noqa: E731
+        return jax.jit(self.on_each(local, self.rows, self.tokens, out=self.tokens))
 
 
 def drawn(kind, dtype=np.float32):
@@ -81,7 +80,7 @@ def test_the_rows_are_those_of_one_device_to_the_bits(case):
     kind, dtype = case
     table, ids, _ = drawn(kind, jnp.dtype(dtype))
     setting = Setting()
-    rows = jax.jit(setting.lookup)(setting.put(table, "a"), setting.put(ids, "a"))
+    rows = setting.lookup(setting.put(table, "a"), setting.put(ids, "a"))
     assert_same_bits(rows, table[np.clip(np.where(ids < 0, ids + ROWS, ids), 0, ROWS - 1)])
     assert rows.sharding.spec == jax.P("a", None)
 
@@ -304,17 +303,18 @@ def test_updates_of_a_ragged_all_to_all_are_the_same_rows(name, monkeypatch):
 def test_gpus_of_one_host_exchange_rows_by_ragged_all_to_all(name, processes, is_ragged, monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: processes)
     setting = Setting(name)
-    lowered = jax.jit(setting.lookup).trace(*large(setting)[:2]).lower(lowering_platforms=("cuda",))
+    lowered = setting.lookup.trace(*large(setting)[:2]).lower(lowering_platforms=("cuda",))
     assert ("@ragged_all_to_all" in lowered.as_text()) == is_ragged
     assert ("stablehlo.all_to_all" in lowered.as_text()) == (not is_ragged)
 
 
+@pytest.mark.exhaustive
 def test_elements_of_four_bits_travel_in_rounds_on_every_platform():
     setting, (table, ids, _) = Setting(), large(Setting())
     narrow = setting.put(np.asarray(table).astype(jnp.int4), "a")
-    lowered = jax.jit(setting.lookup).trace(narrow, ids).lower(lowering_platforms=("cuda",))
+    lowered = setting.lookup.trace(narrow, ids).lower(lowering_platforms=("cuda",))
     assert "ragged_all_to_all" not in lowered.as_text()
-    assert_same_bits(jax.jit(setting.lookup)(narrow, ids), np.asarray(narrow)[ids])
+    assert_same_bits(setting.lookup(narrow, ids), np.asarray(narrow)[ids])
 
 
 # Errors.

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -220,6 +221,13 @@ use_batch.main()
     file, present = json.loads(done.stdout.splitlines()[0])
     assert Path(file).is_relative_to(bare.parent)
     assert present == []
+
+
+def test_the_examples_of_the_readme_run_from_the_wheel(bare, folder):
+    shutil.copy(ROOT / "README.md", folder)
+    done = run(bare / "python", "-m", "doctest", "-o", "NORMALIZE_WHITESPACE", "-v", "README.md", cwd=folder)
+    assert re.search(r"^[1-9]\d* passed", done.stdout, re.MULTILINE), done.stdout
+    assert done.returncode == 0, done.stdout
 
 
 NEEDS = {

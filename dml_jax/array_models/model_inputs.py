@@ -68,5 +68,5 @@ def _shape(spec: TensorSpec, sizes: Mapping[Any, int]) -> Shape:
     """Returns the shape of an input without a file."""
     if spec.sizes is None:
         rule = f"input {spec.name!r}: the model must say how many dimensions it has"
-        raise ConstraintError(f"{rule}, but does not: give a file, or its sizes as --binding-shape {spec.name}:1,3,8")
+        raise ConstraintError(f"{rule}, but does not: give a file, or its sizes as --binding-shape {spec.name}=1x3x8")
     return tuple(n if isinstance(n, int) and n >= 0 else sizes.get(n, 1) for n in spec.sizes)

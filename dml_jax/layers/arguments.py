@@ -10,18 +10,38 @@ import numpy as np
 
 from ..core.arguments.indices import as_indices
 from ..core.arguments.static_values import as_int
-from ..errors import ConstraintError, message
+from ..errors import ConstraintError, DataTypeError, message
 
 _LIMITS = np.iinfo(np.int32)
 
 
-def as_int32(function: str, name: str, value: Any) -> jax.Array:
+def check_dimensions(function: str, name: str, array: jax.Array | np.ndarray, *dimensions: str) -> None:
+    """Refuses an array that has not these dimensions, such as "token" and "expert"."""
+    if array.ndim != len(dimensions):
+        rule, fact = f"{name} must be [{', '.join(dimensions)}]", f"its shape is {array.shape}"
+        raise ConstraintError(message(function, rule, fact, {name: array}))
+
+
+def check_floats(function: str, name: str, array: jax.Array | np.ndarray) -> None:
+    """Refuses an array of other numbers."""
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        rule, fact = f"{name} must be floats", f"they are {array.dtype}"
+        raise DataTypeError(message(function, rule, fact, {name: array}))
+
+
+def as_int32(function: str, name: str, value: Any, *dimensions: str) -> jax.Array:
     """Returns integers as int32; those beyond its range are clamped.
 
     Raises:
+      ConstraintError: `dimensions` are given, and the array has others.
       DataTypeError: no array of integers and no list of them.
     """
     array = as_indices(function, name, value)
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        rule, fact = f"{name}.dtype must be an integer type", f"it is {array.dtype}"
+        raise DataTypeError(message(function, rule, fact, {name: array}))
+    if dimensions:
+        check_dimensions(function, name, array, *dimensions)
     if np.iinfo(array.dtype).max > _LIMITS.max:
         array = jnp.clip(array, max(_LIMITS.min, np.iinfo(array.dtype).min), _LIMITS.max)
     return jnp.asarray(array, np.int32)

@@ -13,7 +13,7 @@ from jax import lax
 from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, message
 from ..operators import cumulative_summation, gather, gather_elements, scatter_elements, scatter_nd
-from .arguments import as_count, as_int32
+from .arguments import as_count, as_int32, check_dimensions, check_floats
 
 Array = jax.Array | np.ndarray
 
@@ -47,6 +47,8 @@ def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
     Source: top-k gating of mixtures of experts (Shazeer et al., 2017), without noise.
     """
     logits = as_data("route", "logits", logits)
+    check_dimensions("route", "logits", logits, "token", "expert")
+    check_floats("route", "logits", logits)
     _, expert = lax.top_k(lax.stop_gradient(logits), as_count("route", "k", k, most=logits.shape[-1]))
     return expert, gather_elements(jax.nn.softmax(logits), expert, axis=1, unique_indices=True)
 
@@ -103,7 +105,7 @@ def group_sizes(group: Array, groups: int) -> jax.Array:
 
     Source: `jax.lax.ragged_dot`.
     """
-    group, groups = as_int32("group_sizes", "group", group), as_count("group_sizes", "groups", groups)
+    group, groups = as_int32("group_sizes", "group", group, "row"), as_count("group_sizes", "groups", groups)
     return scatter_elements(jnp.zeros(groups, jnp.int32), group, jnp.ones_like(group), axis=0, reduction="add")
 
 
@@ -129,7 +131,7 @@ def sort_by_group(group: Array) -> tuple[jax.Array, jax.Array]:
 
     Source: the permutation of dropless mixtures of experts (Gale et al., 2023).
     """
-    order = jnp.argsort(as_int32("sort_by_group", "group", group))
+    order = jnp.argsort(as_int32("sort_by_group", "group", group, "row"))
     places = jnp.arange(order.size, dtype=order.dtype)
     return order, scatter_elements(places, order, places, axis=0, unique_indices=True)
 
@@ -184,7 +186,7 @@ def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
-    group, groups = as_int32("buffer_slots", "group", group), as_count("buffer_slots", "groups", groups)
+    group, groups = as_int32("buffer_slots", "group", group, "copy"), as_count("buffer_slots", "groups", groups)
     capacity = as_count("buffer_slots", "capacity", capacity)
     arrivals = cumulative_summation(jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0)
     place = gather_elements(arrivals, group[:, None], axis=1)[:, 0] - 1
@@ -214,11 +216,9 @@ def dispatch(copies: Array, slot: Array, buffers: Array) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
-    buffers = as_data("dispatch", "buffers", buffers)
-    rows = buffers.reshape(-1, buffers.shape[-1])
-    return scatter_nd(
-        rows, as_int32("dispatch", "slot", slot)[:, None], copies, mode="drop", unique_indices=True
-    ).reshape(buffers.shape)
+    rows, slot = _rows("dispatch", buffers), as_int32("dispatch", "slot", slot, "copy")
+    written = scatter_nd(rows, slot[:, None], copies, mode="drop", unique_indices=True)
+    return written.reshape(buffers.shape)
 
 
 def collect(buffers: Array, slot: Array) -> jax.Array:
@@ -243,5 +243,12 @@ def collect(buffers: Array, slot: Array) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
-    buffers = as_data("collect", "buffers", buffers)
-    return gather(buffers.reshape(-1, buffers.shape[-1]), slot, axis=0, mode="fill", unique_indices=True)
+    return gather(_rows("collect", buffers), slot, axis=0, mode="fill", unique_indices=True)
+
+
+def _rows(function: str, buffers: Array) -> Array:
+    """Returns the rows of all buffers, end to end."""
+    buffers = as_data(function, "buffers", buffers)
+    check_dimensions(function, "buffers", buffers, "group", "capacity", "width")
+    groups, capacity, width = buffers.shape
+    return buffers.reshape(groups * capacity, width)

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.arguments.arrays import as_data
-from ..errors import DataTypeError, message
 from ..operators import gather, scatter_nd
-from .arguments import as_count, as_int32
+from .arguments import as_count, as_int32, check_floats
 
 _NAME = "segment_softmax"
 
@@ -42,11 +41,9 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
 
     Source: softmax, by segment. Sums of floats of 8 and 16 bits are float32, rounded once.
     """
-    scores, segments = as_data(_NAME, "scores", scores), as_int32(_NAME, "segments", segments)
+    scores, segments = as_data(_NAME, "scores", scores), as_int32(_NAME, "segments", segments, "element")
     count = as_count(_NAME, "count", count)
-    if not jnp.issubdtype(scores.dtype, jnp.floating):
-        rule, fact = "scores must be floats", f"they are {scores.dtype}"
-        raise DataTypeError(message(_NAME, rule, fact, {"scores": scores}))
+    check_floats(_NAME, "scores", scores)
 
     def by_segment(start: float, numbers: Any, reduction: Any) -> jax.Array:
         input = jnp.full((count, *numbers.shape[1:]), start, numbers.dtype)

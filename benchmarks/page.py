@@ -209,6 +209,25 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
     return table
 
 
+def _exported(*files: Path) -> Iterator[str]:
+    """For each run a row for each module of torch, with a column for each type and each way of torch's."""
+    for file in files:
+        cases = _read(file)
+        networks: dict[str, dict[str, Cases]] = {}
+        for name, case in cases.items():
+            network, dtype = name.partition(" ")[2].split(", ")
+            networks.setdefault(network, {})[dtype] = {name: case}
+        dtypes = sorted({dtype for of in networks.values() for dtype in of})
+        columns = [(dtype, name) for dtype in dtypes for name in ("eager torch", "torch.compile")]
+        every = {dtype: {n: c for of in networks.values() for n, c in of.get(dtype, {}).items()} for dtype in dtypes}
+        body = [
+            [network, *(mean(of.get(dtype, {}), name) or "-" for dtype, name in columns)]
+            for network, of in [*networks.items(), ("geometric mean", every)]
+        ]
+        titles = [f"x {name}, {dtype}" for dtype, name in columns]
+        yield from (measured_on(Results.read(file)), "", *rows(["network", *titles], body))
+
+
 def _random(file: Path) -> Iterator[str]:
     """A row for each group of random programs."""
     yield from (_run(file), "", *rows(*random_program_section.summary(Results.read(file).rows)))
@@ -279,6 +298,7 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "graphs": _of_cases(_grouped_by(TYPES, ["one each", *SUMMED])),
     "networks": _on_each({"of a matmul": COPY, "x ONNX Runtime": "ONNX Runtime"}),
     "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
+    "exported": _exported,
     "sharded": _sharded,
     "random": _random,
     "caches": _curve,

@@ -27,6 +27,7 @@ KINDS = (
     "graphs",
     "networks",
     "quantised",
+    "exported",
     "sharded",
     "random",
     "caches",

@@ -8,7 +8,7 @@ sys.path[:0] = [str(DOCS), str(DOCS.parent)]  # the extensions, and benchmarks/
 
 project = "dml_jax"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
-extensions += ["operator_tables", "docstring_sections", "stored_runs"]  # of this folder
+extensions += ["operator_tables", "docstring_sections", "page_output", "stored_runs"]  # of this folder
 exclude_patterns = ["models/*"]  # JSON files that are no stored runs
 
 # Every reference must resolve; what other packages document is not looked up, since a build needs no network.

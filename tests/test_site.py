@@ -196,6 +196,11 @@ def test_every_activation_is_on_a_page(site):
 
 
 @pytest.mark.exhaustive
+def test_a_page_shows_what_its_code_prints_where_the_site_is_built(site):
+    assert re.search(r"\d+ tokens per second on \w", (site / "language_models.html").read_text())
+
+
+@pytest.mark.exhaustive
 def test_each_stored_run_has_a_page_that_is_linked_and_in_the_side_bar(site):
     """With its device, its date, its versions and every case: `test_benchmarks_page.py` has the rest."""
     short, index = ((site / page).read_text() for page in ("benchmarks.html", "index.html"))

@@ -159,6 +159,9 @@ def measured(network: Network, dtype: str, effort: Effort) -> list[Measured]:
     """The rows of a network in one type: all implementations in turn, beside a copy of its weights and its input."""
     torch.manual_seed(0)
     module, x = network.make().eval(), network.input()
+    for weights in module.parameters():
+        if not weights.any():  # zeros would make results of zeros, and XLA would leave them out
+            nn.init.normal_(weights, std=0.02)
     if dtype == "float16":
         module, x = module.half(), x if network.is_text else x.half()
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"

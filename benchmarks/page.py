@@ -100,7 +100,9 @@ SPEED = (
     ("gradients of `gather`, uniform ids", "gradients", "gather .*uniform"),
     ("the same with ids after Zipf's law, such as words", "gradients", "gather .*Zipf"),
     ("eager calls on 1 KB, whose arguments are checked", "calls", "."),
+    ("whole ONNX networks of float16, beside torch.compile", "networks", ".*float16"),
 )
+PEERS = {"networks": "torch.compile"}  # of other rows jax.numpy
 COLUMNS = {"h100": "on an NVIDIA H100", "cpu": "on two CPU cores"}
 
 
@@ -142,8 +144,10 @@ def _speed(*files: Path) -> Iterator[str]:
         cases, gradients = _read(file), _read(file.with_stem(f"{file.stem}_gradients"))
         calls = {name: case for name, case in cases.items() if name.endswith(CALL)}
         moved = {name: case for name, case in large(cases).items() if not name.endswith(CALL)}
-        of = {"moved": moved, "gradients": gradients, "calls": calls}
-        columns.append([_spread(of[where], pattern) for _, where, pattern in SPEED])
+        exported = file.with_stem(f"{file.stem}_exported")
+        networks = _read(exported) if exported.exists() else {}
+        of = {"moved": moved, "gradients": gradients, "calls": calls, "networks": networks}
+        columns.append([_spread(of[where], pattern, PEERS.get(where, "jnp")) for _, where, pattern in SPEED])
     body = [[text, *numbers] for (text, _, _), *numbers in zip(SPEED, *columns, strict=True)]
     yield from rows(["times as fast as `jax.numpy`", *map(_column, files)], body)
 
@@ -155,10 +159,10 @@ def _column(file: Path) -> str:
     return f"{COLUMNS[file.stem]}{worst}"
 
 
-def _spread(cases: Cases, pattern: str) -> str:
+def _spread(cases: Cases, pattern: str, peer: str) -> str:
     meant = {name: case for name, case in cases.items() if re.match(pattern, name)}
-    found = [other.seconds / ours.seconds for ours, other in pairs(meant, "jnp")]
-    return f"{mean(meant, 'jnp')} ({min(found):.2f}-{max(found):.2f})"
+    found = [other.seconds / ours.seconds for ours, other in pairs(meant, peer)]
+    return f"{mean(meant, peer)} ({min(found):.2f}-{max(found):.2f})" if found else "-"
 
 
 def _summary(cases: Cases) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """ONNX Runtime's Gelu operators, beside ONNX Runtime; those of DirectML's provider alone, beside float64."""
 
-from math import erf
+from math import erf, erfc
 
 import ml_dtypes
 import numpy as np
@@ -66,6 +66,17 @@ def test_gelus_and_sums_are_rounded_once(kind, dtype, seed):
     assert y.shape == wanted.shape
     step = float(np.finfo(dtype).eps)
     np.testing.assert_allclose(y, wanted, rtol=0.51 * step if dtype == np.float16 else 4 * step, atol=2e-6)
+
+
+def test_gelu_is_near_where_its_numbers_are_small():
+    """For numbers below 0, of which erf(x) + 1 would cancel, and for which XLA's erfc errs by 1e-5."""
+    x = np.random.default_rng(0).uniform(-12, 12, 20_000).astype(np.float32)
+    (y,) = computed("Gelu", [x], domain=MICROSOFT)
+    wanted = [number * erfc(-number / np.sqrt(2)) / 2 for number in x.astype(np.float64)]
+    np.testing.assert_allclose(y, wanted, rtol=5e-6)
+    edges = np.float32([np.inf, -0.0, 0.0, -20, 20])
+    (y,) = computed("Gelu", [edges], domain=MICROSOFT)
+    np.testing.assert_array_equal(y, np.float32([np.inf, 0, 0, 0, 20]))
 
 
 @pytest.mark.exhaustive

@@ -6,13 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import nn
 
 from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..operations.softmax import compute_along, hardmax, log_softmax, softmax
 from ..operations.values.accumulation_types import wide_type
-from ..operations.values.elementary_functions import mish, tanh_gelu
+from ..operations.values.elementary_functions import gelu, mish, tanh_gelu
 from ..operators import activate
 from .layout import axis_of
 from .values import Array, Operators, float_for, on_device
@@ -52,7 +51,7 @@ def _shrink(*, input: Array, bias: float, lambd: float) -> jax.Array:
 def _gelu(x: jax.Array, approximate: str) -> jax.Array:
     if approximate not in ("none", "tanh"):
         raise ConstraintError(f"approximate must be none or tanh, but it is {approximate!r}")
-    return tanh_gelu(x) if approximate == "tanh" else nn.gelu(x, approximate=False)
+    return tanh_gelu(x) if approximate == "tanh" else gelu(x)
 
 
 def _along(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callable[..., jax.Array]:

@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jax import nn
 
 from ..errors import ConstraintError
 from ..operations.values.accumulation_types import wide_type
-from ..operations.values.elementary_functions import tanh_gelu
+from ..operations.values.elementary_functions import gelu, tanh_gelu
 from .activations import activation
 from .contrib_schemas import schema
 from .values import Array, Operators, on_device
@@ -20,7 +19,7 @@ def _bias_add(*, x: Array, bias: Array, skip: Array) -> jax.Array:
 
 
 def _bias_gelu(*, a: Array, b: Array) -> jax.Array:
-    return nn.gelu(_add_bias(a, b), approximate=False).astype(a.dtype)
+    return gelu(_add_bias(a, b)).astype(a.dtype)
 
 
 def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
@@ -28,7 +27,7 @@ def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
     if x.ndim != 3 or x.shape[-1] % 2:
         raise ConstraintError(f"x must have 3 dimensions, the last one of an even size, but its shape is {x.shape}")
     factors, gated = jnp.split(_add_bias(x, bias), 2, -1)
-    return (factors * nn.gelu(gated, approximate=False)).astype(x.dtype)
+    return (factors * gelu(gated)).astype(x.dtype)
 
 
 def _fast_gelu(*, x: Array, bias: Array | None = None) -> jax.Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 from jax.core import Tracer
 
 from ..core.sharding import is_sharded
@@ -116,39 +117,49 @@ def _reshaping(name: str) -> Row:
         data = keywords[name]
         if not isinstance(data, LazyTranspose):
             return None
-        others = {key: plain(value) for key, value in keywords.items() if key != name}
-        shape = jax.eval_shape(lambda x: function(**others, **{name: x}), jax.ShapeDtypeStruct(data.shape, data.dtype))
-        result = data.reshaped(shape.shape)
+        result = data.reshaped(_shapes(function, keywords, name).shape)
         return None if result is None else _lazy(result.source, result.groups)
 
     return row
 
 
-def _cutting(name: str) -> Row:
-    """The rule of an operator that cuts an array along an axis, which may go."""
-
-    def row(function: Callable[..., Any], keywords: Keywords) -> Any:
-        data, axis = keywords[name], keywords.get("axis", 0)
-        if not isinstance(data, LazyTranspose) or not -data.ndim <= axis < data.ndim or len(data.groups[axis]) != 1:
-            return None
-        indices = keywords.get("indices")
-        if indices is not None and not (isinstance(indices, np.ndarray) and indices.ndim == 0):
-            return None
-        others = {key: plain(value) for key, value in keywords.items()}
-        (at,) = data.groups[axis]
-        parts = function(**{**others, name: data.source, "axis": at})
-        if indices is None:
-            return tuple(_without_ones(part, data.groups) for part in parts)
-        groups = [[d - (d > at) for d in group] for group in data.groups if group != (at,)]
-        return _lazy(parts, groups)
-
-    return row
+def _gather(_: Callable[..., Any], keywords: Keywords) -> Any:
+    """An element along an axis, whose slice XLA fuses with what follows, as it would not words of it."""
+    data, indices, axis = keywords["data"], keywords["indices"], keywords["axis"]
+    if not isinstance(indices, np.ndarray) or indices.ndim or not _is_cut(data, axis):
+        return None
+    (at,), size, index = data.groups[axis], data.shape[axis], int(indices)
+    if not -size <= index < size:
+        return None
+    groups = [[d - (d > at) for d in group] for group in data.groups if group != (at,)]
+    return _lazy(lax.index_in_dim(data.source, index % size, at, keepdims=False), groups)
 
 
-def _without_ones(part: jax.Array, groups: Sequence[Sequence[int]]) -> LazyTranspose | jax.Array:
-    kept = [d for d, n in enumerate(part.shape) if n != 1]
-    moved = [[kept.index(d) for d in group if d in kept] for group in groups]
-    return _lazy(part.reshape([part.shape[d] for d in kept]), moved)
+def _split(function: Callable[..., Any], keywords: Keywords) -> Any:
+    data, axis = keywords["input"], keywords.get("axis", 0)
+    if not _is_cut(data, axis):
+        return None
+    (at,), start, parts = data.groups[axis], 0, []
+    for part in _shapes(function, keywords, "input"):
+        end = start + part.shape[axis]
+        cut = lax.slice_in_dim(data.source, start, end, axis=at)
+        kept = [d for d, n in enumerate(cut.shape) if n != 1]
+        moved = [[kept.index(d) for d in group if d in kept] for group in data.groups]
+        parts.append(_lazy(cut.reshape([cut.shape[d] for d in kept]), moved))
+        start = end
+    return tuple(parts)
+
+
+def _is_cut(data: Any, axis: int) -> bool:
+    """Whether a part along an axis is one of the source."""
+    is_known = isinstance(data, LazyTranspose) and -data.ndim <= axis < data.ndim
+    return is_known and len(data.groups[axis]) == 1
+
+
+def _shapes(function: Callable[..., Any], keywords: Keywords, name: str) -> Any:
+    """Shapes and types that a node makes, whose operand of that name is a `LazyTranspose`."""
+    data, others = keywords[name], {key: plain(value) for key, value in keywords.items() if key != name}
+    return jax.eval_shape(lambda x: function(**others, **{name: x}), jax.ShapeDtypeStruct(data.shape, data.dtype))
 
 
 def _of_each(function: Callable[..., Any], keywords: Keywords) -> Any:
@@ -198,8 +209,8 @@ TRANSPOSED: Rows = {
     "Transpose": _transpose,
     **{name: _reshaping("data") for name in ("Reshape", "Squeeze", "Unsqueeze")},
     "Flatten": _reshaping("input"),
-    "Gather": _cutting("data"),
-    "Split": _cutting("input"),
+    "Gather": _gather,
+    "Split": _split,
     "MatMul": _matmul,
     "Gemm": _gemm,
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _of_each),

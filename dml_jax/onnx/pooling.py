@@ -14,6 +14,7 @@ from .. import operators
 from ..core.sharding import Dims, on_any_mesh
 from ..errors import ConstraintError
 from ..operations.min_max import extreme
+from ..operations.programs.primitive import by_platform
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import wide_type
 from ..operations.window_slices import read_slices
@@ -133,9 +134,25 @@ def _on_mesh(operator: str, pool: Callable[[jax.Array], jax.Array], x: jax.Array
 
 
 def _greatest_of_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    for d in reversed(range(len(windows))):
-        x = _greatest(x, d + 2, windows[d])
-    return x
+    """Max pooling along one dimension after the other.
+
+    On CPUs, strided windows stay apart from what follows. XLA would fuse them with the reshape of a convolution that is
+    a product of matrices: a loop over merged dimensions, which divides for each element, and is not vectorised.
+    """
+
+    def pool(x: jax.Array) -> jax.Array:
+        for d in reversed(range(len(windows))):
+            x = _greatest(x, d + 2, windows[d])
+        return x
+
+    if not all(w.stride > 1 and w.start == w.end == 0 and _are_apart(w) for w in windows):
+        return pool(x)
+    return by_platform(x, cpu=lambda x: lax.optimization_barrier(pool(x)), default=pool)
+
+
+def _are_apart(windows: Windows) -> bool:
+    """Whether reading each element of each window costs less than computing a window at every place."""
+    return windows.window - 1 < windows.stride * (windows.window - 1).bit_length()
 
 
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
@@ -143,7 +160,7 @@ def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
 
     That computes a window at every place. Few elements of windows that are apart are read as slices, at these alone.
     """
-    if windows.window - 1 < windows.stride * (windows.window - 1).bit_length():
+    if _are_apart(windows):
         return reduce(_greater, read_slices(x, [axis], [windows], _least(x.dtype)))
     needed = (windows.count - 1) * windows.stride + windows.span
     edges = [(0, 0, 0)] * x.ndim

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax, nn
 
 from ...operations.softmax import hardmax, log_softmax, softmax
-from ...operations.values.elementary_functions import expm1, sigmoid, soft_sign, softplus, tanh
+from ...operations.values.elementary_functions import expm1, gelu, sigmoid, soft_sign, softplus, tanh
 from .fields import FLOAT, Field, counted_by
 from .size_and_scale_bias import SCALE_BIAS, ScaleAndBias
 
@@ -97,7 +97,7 @@ def _scale_and_clip(x: jax.Array, scale_bias: ScaleAndBias | None, least: Any, m
 ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_CELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x, a)), {"Alpha": 1}, since="3_0"),
     "ACTIVATION_ELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x)), {"Alpha": 1}),
-    "ACTIVATION_GELU": Row(lambda x: nn.gelu(x, approximate=False), since="5_1"),
+    "ACTIVATION_GELU": Row(gelu, since="5_1"),
     "ACTIVATION_HARDMAX": Row(lambda x: hardmax(x, (-1,)), hosts=(), axes=(-1,)),
     "ACTIVATION_HARDMAX1": Row(hardmax, {"Axes": None}, hosts=()),
     "ACTIVATION_HARD_SIGMOID": Row(_hard_sigmoid, {"Alpha": 0.2, "Beta": 0.5}),

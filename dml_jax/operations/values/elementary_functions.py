@@ -87,6 +87,33 @@ def tanh_gelu(x: jax.Array) -> jax.Array:
     return x * sigmoid(sqrt(8 / pi) * near * (1 + 0.044715 * near * near))
 
 
+# The part of a normal distribution below -y, times exp(y**2 / 2) / s: a polynomial in s = 1 / (1 + 0.35 * y), from its
+# constant term on. Its relative error is 4e-8 at most for y up to 14.5, where the part is the least number of float32.
+_NEAR = 0.35
+_TAIL = (
+    *(0.139621307, 0.139863515, 0.119821288, 0.105552499, -0.0232123475),
+    *(0.159319687, -0.255838998, 0.144030917, -0.0291578852),
+)
+
+
+@_with_slopes(lambda y, x: jnp.exp(-x * x / 2) / sqrt(2 * pi))
+def _below_normal(x: jax.Array) -> jax.Array:
+    """The part of a normal distribution below x, erfc(-x / sqrt(2)) / 2.
+
+    XLA computes erfc by three polynomials, of which it selects one: on GPUs that takes longer than reading and writing.
+    """
+    if x.dtype != jnp.float32:
+        return lax.erfc(x * -sqrt(0.5)) / 2
+    s = 1 / (1 + _NEAR * jnp.abs(x))
+    tail = jnp.exp(-x * x / 2) * (s * reduce(lambda sum, term: sum * s + term, reversed(_TAIL)))
+    return jnp.where(x < 0, tail, 1 - tail)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+    """x / 2 * (1 + erf(x / sqrt(2))), which cancels nowhere."""
+    return x * _below_normal(x)
+
+
 # Factors in place of 1 - x**2 and x**2 - 1: x**2 is rounded where it cancels, near 1, and overflows for large x.
 @_with_slopes(lambda y, x: -lax.rsqrt((1 - x) * (1 + x)))
 def arccos(x: jax.Array) -> jax.Array:

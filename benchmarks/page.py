@@ -148,7 +148,7 @@ def _speed(*files: Path) -> Iterator[str]:
         networks = _read(exported) if exported.exists() else {}
         of = {"moved": moved, "gradients": gradients, "calls": calls, "networks": networks}
         columns.append([_spread(of[where], pattern, PEERS.get(where, "jnp")) for _, where, pattern in SPEED])
-    body = [[text, *numbers] for (text, _, _), *numbers in zip(SPEED, *columns, strict=True)]
+    body = [[text, *numbers] for (text, _, _), *numbers in zip(SPEED, *columns, strict=True) if {*numbers} != {"-"}]
     yield from rows(["times as fast as `jax.numpy`", *map(_column, files)], body)
 
 

@@ -168,6 +168,11 @@ def test_commands_and_options(line, wanted):
     assert f"'{wanted}'" in done.output.rpartition("id you mean")[2]
 
 
+def test_an_unknown_operator_is_told_its_function_too():
+    done = dml_jax_command("ops", "TRANSPOSE")
+    assert "did you mean 'ELEMENT_WISE_IDENTITY'? The function is dml_jax.as_strided.\n" in done.output
+
+
 def test_a_value_like_none_of_them_has_no_hint():
     with pytest.raises(ConstraintError, match=r"but it is 'quantum'\.\n"):
         dml_jax.pad(PICTURE, (0, 0, 1, 1), (0, 0, 1, 1), mode="quantum")

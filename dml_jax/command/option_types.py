@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..core.structs.feature_level import FeatureLevel
-from ..errors import ConstraintError, hint, suggestion
+from ..errors import ConstraintError, hint, meant, suggestion
 from .operator_names import items, struct_names
 
 DAY = 86_400_000
@@ -38,11 +38,13 @@ class OperatorName(click.ParamType):
     name = "operator"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from ..catalogue import STRUCTS
+        from ..catalogue import FUNCTIONS, STRUCTS
 
         key = value.upper().removeprefix("DML_OPERATOR_")
         if key not in STRUCTS:
-            self.fail(f"unknown operator {value!r}; {suggestion(key, STRUCTS)}", param, ctx)
+            function = meant(key, FUNCTIONS)
+            here = f" The function is dml_jax.{function}." if function else ""
+            self.fail(f"unknown operator {value!r}; {suggestion(key, STRUCTS)}{here}", param, ctx)
         return STRUCTS[key]
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:

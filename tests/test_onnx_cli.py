@@ -583,7 +583,7 @@ def test_check_takes_sizes_that_a_model_leaves_open(folder):
     path = folder / "open.onnx"
     missing = dml_jax_command("check", path, "--shape", "n=1")
     assert missing.exit_code == 1
-    assert "node 'd': every size must be known, or be given" in missing.stderr
+    assert "node 'd': for DirectML every size must be known, or be given" in missing.stderr
     assert "--shape in the command, but not 'h' of input 'x', 'w' of input 'x'" in missing.stderr
     for shapes in (["x=1x4x2x3"], ["n=1", "h=2", "w=3"]):
         fine = dml_jax_command("check", path, *(text for shape in shapes for text in ("--shape", shape)))

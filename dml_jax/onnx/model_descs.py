@@ -133,7 +133,7 @@ def _desc(
     try:
         if missing := [name for name in filter(None, (*node.inputs, *outputs)) if name not in tensors]:
             open_ones = list(dict.fromkeys(text for name in missing for text in open_sizes.get(name, ())))
-            rule = "every size must be known"
+            rule = "for DirectML every size must be known"
             if open_ones:
                 rule += ", or be given by sizes= in Python or --shape in the command"
             if len(open_ones) > MOST_NAMED:

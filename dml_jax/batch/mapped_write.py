@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-LEAST, MOST = 8, 16  # threads: fewer are slower than `pwrite`, and more wait for each other
-PIECE = 2**20  # bytes that a thread copies at once
+LEAST, MOST = 16, 16  # cores: with few, `pwrite` is as fast; threads: more wait for each other
+PIECE = 2**22  # bytes that a thread copies at once
 
 
 def writers(file: int) -> ThreadPoolExecutor | None:

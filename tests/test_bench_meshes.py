@@ -110,8 +110,12 @@ def test_the_table_has_a_line_for_each_operator():
 STEPS = {job.name: job for job in sharded_training.section(2**20).jobs}
 
 
+@pytest.mark.parametrize("is_looped", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", sampled([*STEPS], ["training table of 256 columns, Zipf ids, Adagrad"]))
-def test_steps_of_training_give_what_one_device_gives(name):
+def test_steps_of_training_give_what_one_device_gives(name, is_looped, monkeypatch):
+    """By calls, and by the loops that many calls are."""
+    if is_looped:
+        monkeypatch.setattr(parallel_efficiency, "FEW", 0)
     row, *others = STEPS[name].measure(EFFORT)
     assert {(one.case, one.operator, one.same_bits) for one in (row, *others)} == {(name, "training", True)}
     assert all(np.median(one.samples) == one.seconds for one in (row, *others))

@@ -75,17 +75,24 @@ def _job(name: str, made: Callable[[Any], Step], update: str = "") -> Job:
         baseline = alone(Looped(single.function, single.state, single.arrays), effort)
         del single
         mesh = _mesh(AxisType.Explicit)
-        step = made(mesh)
-        rows = [scaled(case, OPERATOR, _looped(step.function, step, mesh), baseline, effort)]
-        if step.plain:
-            plain = scaled(case, OPERATOR, _looped(step.plain, step, _mesh(AxisType.Auto)), baseline, effort)
-            rows.append(replace(plain, contender=PLAIN))
-            times = [(1 if update == FORWARD else 2) * t for t in sampled(_all_to_all(step.arrays[-1], mesh), effort)]
-            low, middle, high = quartiles(times)
-            linear = baseline.seconds / (n * middle)
-            rows.append(replace(plain, contender=FLOOR, seconds=middle, low=low, high=high, of_copy=linear, why=""))
-            rows[-1] = replace(rows[-1], same_bits=True, collectives=None, samples=tuple(times))
-        return rows
+        with jax.set_mesh(mesh):
+            step = made(mesh)
+            rows = [scaled(case, OPERATOR, _looped(step.function, step, mesh), baseline, effort)]
+        if not step.plain:
+            return rows
+        mesh = _mesh(AxisType.Auto)
+        with jax.set_mesh(mesh):
+            plain = scaled(case, OPERATOR, _looped(step.plain, step, mesh), baseline, effort)
+            exchanged = sampled(_all_to_all(step.arrays[-1], mesh), effort)
+        times = [seconds * (1 if update == FORWARD else 2) for seconds in exchanged]
+        low, middle, high = quartiles(times)
+        floor = replace(plain, contender=FLOOR, seconds=middle, low=low, high=high, samples=tuple(times))
+        linear = baseline.seconds / (n * middle)
+        return [
+            *rows,
+            replace(plain, contender=PLAIN),
+            replace(floor, of_copy=linear, same_bits=True, collectives=None),
+        ]
 
     return Job(case, measured)
 
@@ -95,11 +102,9 @@ def _mesh(kind: AxisType) -> Any:
 
 
 def _looped(function: Callable[..., State], step: Step, mesh: Any) -> Looped:
-    """The step on a mesh."""
-    with jax.set_mesh(mesh):
-        of_state, of_arrays = (jax.tree.map(partial(NamedSharding, mesh), spec) for spec in step.specs)
-        state = jax.device_put(step.state, of_state)
-        return Looped(function, state, jax.device_put(list(step.arrays), of_arrays))
+    """The step on a mesh, which is set."""
+    of_state, of_arrays = (jax.tree.map(partial(NamedSharding, mesh), spec) for spec in step.specs)
+    return Looped(function, jax.device_put(step.state, of_state), jax.device_put(list(step.arrays), of_arrays))
 
 
 def _all_to_all(rows: jax.Array, mesh: Any) -> Looped:

@@ -658,7 +658,7 @@ def test_a_full_disk_keeps_what_is_there(job, monkeypatch):
     path, array, out = job
     disk = os.statvfs(out.parent)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fstatvfs", lambda _: os.statvfs_result((*disk[:3], 0, 0, *disk[5:])))
+        patch.setattr(os, "statvfs", lambda _: os.statvfs_result((*disk[:3], 0, 0, *disk[5:])))
         with pytest.raises(BatchError, match=r"the disk is full: \d+ bytes are still to be written and 0 are free"):
             map_batches(blocks, path, out, batch_size=8)
     real, calls = target.write_at, []

@@ -300,7 +300,7 @@ def test_an_output_larger_than_any_file_is_told(tmp_path):
 
 
 # Every function of the system that a job calls on its files.
-CALLS = (*CHANGES, (os, "fsync"), (fsync, "sync_data"), (os, "pread"), (os, "fstat"), (os, "listdir"), (os, "fstatvfs"))
+CALLS = (*CHANGES, (os, "fsync"), (fsync, "sync_data"), (os, "pread"), (os, "fstat"), (os, "listdir"), (os, "statvfs"))
 
 
 @pytest.mark.parametrize("only", sampled([False, True], [True]), ids=["from then on", "once"])

@@ -86,9 +86,6 @@ class NpyOutput(PartialOutput):
         self._end += count
         return size
 
-    def flush(self) -> None:
-        pass
-
     def sync(self) -> int:
         end = self._end
         with self.told(0), suppress(FileNotFoundError):
@@ -131,6 +128,3 @@ class NpyOutput(PartialOutput):
 
     def _size_of(self, rows: int) -> int:
         return min(self._data + rows * self.row_bytes, 2**63 - 1)  # the most: if this is less, the disk is full
-
-    def _disk(self) -> os.statvfs_result:
-        return os.fstatvfs(self._file)

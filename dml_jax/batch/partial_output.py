@@ -99,8 +99,7 @@ class PartialOutput(ABC):
           BatchError: the disk is full, or the output may not have that size, or has lost it.
         """
 
-    @abstractmethod
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027 # an output may have no such rows
         """Writes rows that wait for others.
 
         Raises:
@@ -160,11 +159,8 @@ class PartialOutput(ABC):
             if needed > self._free():
                 raise self._full(needed)
 
-    @abstractmethod
-    def _disk(self) -> os.statvfs_result: ...
-
     def _free(self) -> int:
-        disk = self._disk()
+        disk = os.statvfs(self.path.parent)
         return disk.f_bavail * disk.f_frsize
 
     @contextmanager

@@ -154,9 +154,6 @@ class ZarrOutput(PartialOutput):
     def close(self) -> None:
         del self._store
 
-    def _disk(self) -> os.statvfs_result:
-        return os.statvfs(self.path)
-
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:

@@ -13,12 +13,12 @@ from operator import add
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from ...operations.convolution import ConvolutionCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.accumulation_types import wide_type
+from ...operations.values.bit_exact import stored
 from ...operations.window_slices import read_slices
 from .im2col import KEPT
 
@@ -50,7 +50,7 @@ def _scale_slices(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Arra
         for each, number in zip(slices, numbers, strict=True)
     )
     # Apart from a product or a sum behind it: their loop is over merged dimensions or along others, without vectors.
-    return lax.optimization_barrier(reduce(add, scaled).astype(x.dtype).reshape(count, outputs, *counts))
+    return stored(reduce(add, scaled).astype(x.dtype).reshape(count, outputs, *counts))
 
 
 def _split_groups(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from ...errors import ConstraintError
 from ..programs.primitive import Back, Move, by_platform, linear, transpose_of
+from .xla_workarounds import DROPS_BARRIERS
 
 
 def is_float8(dtype: Any) -> bool:
@@ -191,6 +192,16 @@ def hide_constant(value: Any, beside: Any = None) -> jax.Array:
     hidden = lax.optimization_barrier(jnp.asarray(value))
     is_computed = beside is not None and not isinstance(hidden, Tracer)
     return lax.optimization_barrier((hidden, beside))[0] if is_computed else hidden
+
+
+def stored(array: jax.Array) -> jax.Array:
+    """The array, which XLA:CPU computes on its own and fuses with nothing that follows.
+
+    Where it drops barriers before it fuses, nothing is fused with a branch.
+    """
+    if not DROPS_BARRIERS:
+        return lax.optimization_barrier(array)
+    return lax.cond(hide_constant(True, array), lambda array: array, jnp.zeros_like, array)
 
 
 def hide_indices(indices: Any, beside: jax.Array) -> jax.Array:

@@ -13,6 +13,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from ..rules import Rule
 from .fields import Field, annotation_of
 
+# Kinds of fields of DirectML that are narrower than Python's numbers.
+_RANGED = {f"{kind}{array}" for kind in ("uint", "int", "float") for array in ("", " array")}
 _SECTIONS = re.compile("^(?=Args:|Raises:|Example:|Source: )", re.MULTILINE)
 _ARGUMENTS = re.compile(r"^  (\w+): (.*(?:\n    .*)*)", re.MULTILINE)
 
@@ -74,12 +76,14 @@ def _usual_words(fields: Mapping[str, Field], rules: Iterable[Rule]) -> dict[str
 
 def _raised(struct: str, fields: Mapping[str, Field]) -> str:
     named = " or ".join(f"`{name}`" for name, field in fields.items() if field.values)
-    unknown = f", or an unknown {named}" if named else ""
+    broken = [f"a rule of `{struct}.wordings()` is broken"]
+    broken += [f"an unknown {named}"] if named else []
+    broken += ["a number that its field lacks"] if any(field.kind in _RANGED for field in fields.values()) else []
     wrong = "or a field of the wrong type"
     if any(field.kind == "scalar union" for field in fields.values()):
         wrong = "a field of the wrong type, or a number its type lacks"
     return f"""Raises:
-  ConstraintError: a rule of `{struct}.wordings()` is broken{unknown}.
+  ConstraintError: {", ".join(broken[:-1])}{", or " if broken[:-1] else ""}{broken[-1]}.
   DataTypeError: a data type that DirectML does not take here, {wrong}."""
 
 

@@ -32,7 +32,7 @@ def embedding_lookup(table: Array, ids: Array, axis_name: AxisName) -> jax.Array
       axis_name: of the mesh axis that shards the table, or a tuple of several.
 
     Returns:
-      [*ids.shape, width], of the type of `table`: the bits of `gather` from the whole table.
+      `[*ids.shape, width]`, of the type of `table`: the bits of `gather` from the whole table.
 
     Raises:
       ConstraintError: not inside of a `jax.shard_map` over the axis, a `table` without two dimensions or rows, or
@@ -73,7 +73,7 @@ def embedding_gradients(ids: Array, gradients: Array, rows: int, axis_name: Axis
 
     Args:
       ids: as `embedding_lookup` takes them.
-      gradients: [*ids.shape, width], of any type.
+      gradients: `[*ids.shape, width]`, of any type.
       rows: of the table, on one device.
       axis_name: as `embedding_lookup` takes it.
 

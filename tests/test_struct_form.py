@@ -58,7 +58,7 @@ Args:
   direction: an `AxisDirection`, or its DirectML name in full or as suffix: INCREASING, DECREASING.
 
 Raises:
-  ConstraintError: a rule of `StretchDesc.wordings()` is broken, an unknown `direction`, or a number that its field lacks.
+  ConstraintError: a rule of `StretchDesc.wordings()` is broken, an unknown `direction`, or a number its field lacks.
   DataTypeError: a data type that DirectML does not take here, a field of the wrong type, or a number its type lacks.
 
 Example:

@@ -78,7 +78,7 @@ def _raised(struct: str, fields: Mapping[str, Field]) -> str:
     named = " or ".join(f"`{name}`" for name, field in fields.items() if field.values)
     broken = [f"a rule of `{struct}.wordings()` is broken"]
     broken += [f"an unknown {named}"] if named else []
-    broken += ["a number that its field lacks"] if any(field.kind in _RANGED for field in fields.values()) else []
+    broken += ["a number its field lacks"] if any(field.kind in _RANGED for field in fields.values()) else []
     wrong = "or a field of the wrong type"
     if any(field.kind == "scalar union" for field in fields.values()):
         wrong = "a field of the wrong type, or a number its type lacks"

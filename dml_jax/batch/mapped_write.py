@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 
 import numpy as np
 
@@ -30,15 +31,22 @@ def writers(file: int) -> ThreadPoolExecutor | None:
 def write_mapped(file: int, contents: Sequence[np.ndarray], offset: int, pool: ThreadPoolExecutor) -> None:
     """Writes arrays of bytes one after the other.
 
-    Their space is reserved first, as a full disk would end a process that writes into a map.
+    A thread reserves the space of its piece first, as a full disk would end a process that writes into a map.
     """
     if not (size := sum(map(len, contents))):
         return
-    os.posix_fallocate(file, offset, size)
+    if os.fstat(file).st_size < offset + size:  # the rows of an iterator
+        os.ftruncate(file, offset + size)
     page = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
     window = mmap.mmap(file, offset - page + size, offset=page)  # unmapped with the last array over it
-    target, pieces = np.frombuffer(window, np.uint8, size, offset - page), []
-    for content in contents:
-        place, target = np.split(target, [len(content)])
-        pieces += [(place[i : i + PIECE], content[i : i + PIECE]) for i in range(0, len(content), PIECE)]
-    list(pool.map(lambda piece: np.copyto(*piece), pieces))
+    target = np.frombuffer(window, np.uint8, size, offset - page)
+
+    def copy(start: int, piece: np.ndarray) -> None:
+        os.posix_fallocate(file, offset + start, len(piece))
+        target[start : start + len(piece)] = piece
+
+    starts = accumulate(map(len, contents), initial=0)
+    pieces = [
+        (s + i, c[i : i + PIECE]) for s, c in zip(starts, contents, strict=False) for i in range(0, len(c), PIECE)
+    ]
+    list(pool.map(lambda piece: copy(*piece), pieces))

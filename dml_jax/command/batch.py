@@ -173,7 +173,7 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
 
 _FILES = """{} are arrays with the items along the leading dimension{}. An input is a .npy file, a zarr array (x.zarr,
 s3://bucket/x.zarr), a dataset x.h5:/name, a folder or a quoted pattern of pictures or other files; the output is a .npy
-file or x.zarr."""
+file or x.zarr, which may be in a bucket."""
 _STATUS = """Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
 
 

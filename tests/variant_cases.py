@@ -19,11 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
-from dml_jax.operations import integer_product, packed_product
+from dml_jax.operations import convolution_sums, integer_product, packed_product
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forcing
 from dml_jax.operations.scatter import copy_table
+from dml_jax.operations.sliding_windows import Windows
 from dml_jax.operations.values.bit_exact import hide_constant
+from dml_jax.operators._integer_convolution import convolve_integers
 
 NUMBERS = ("uint8", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "complex64", "float64", "int8")
 DTYPES = ("bool", *NUMBERS)
@@ -397,6 +399,26 @@ def int8(count, depth, columns):
             yield Program(multiply_int8, arrays, attributes, dtypes=("int8",))
 
 
+def sum_convolution(x, filters=None, *, windows, zero_points):
+    """A convolution of int8 with filters that are data, or else a constant."""
+    known = np.random.default_rng(0).integers(-128, 128, (6, x.shape[1], 3, 3), np.int8)
+    p, q = (jnp.int8(3), jnp.arange(6, dtype=np.int8).reshape(-1, 1, 1, 1)) if zero_points else (None, None)
+
+    def in_integers(x, p, filters, q):
+        return convolve_integers(x, p, filters, None if q is None else q.swapaxes(0, 1), windows, 1)
+
+    return convolution_sums.sum_convolution(in_integers, x, p, known if filters is None else filters, q, windows, 1)
+
+
+def byte_convolutions(shape):
+    """Sums of a convolution, with zero points and without."""
+    windows = tuple(Windows(size, 3, stride, 1, 1, 0) for size, stride in zip(shape[2:], (1, 2), strict=True))
+    for zero_points in (False, True):
+        attributes = {"windows": windows, "zero_points": zero_points}
+        for arrays in ([shape, (6, shape[1], 3, 3)], [shape]):
+            yield Program(sum_convolution, arrays, attributes, dtypes=("int8",))
+
+
 TRANSPOSED = [(16, 70), (70, 17), (40, 70), (8, 300), (256, 5), (5, 256), (12, 400), (7, 299), (224, 5)]
 PERMUTED = [
     *[((36, 53, 3), (2, 0, 1)), ((5, 64, 64), (1, 2, 0)), ((14, 14, 96), (2, 0, 1)), ((40, 12, 20), (1, 0, 2))],
@@ -459,6 +481,7 @@ SIZES = {
         [(count, 2048, 1024, 4, 32) for count in (1, 8, 64)],
     ),
     int8: ([(1, 9, 70), (2, 3, 64), (3, 30, 21)], [(count, 1024, 512) for count in (1, 8)]),
+    byte_convolutions: ([((1, 3, 9, 8),), ((2, 2, 5, 6),)], [((32, 64, 64, 64),)]),
     windows: (
         [((2, 4, 8, 8), 2, 3), ((1, 3, 9, 11), 3, 2), ((1, 2, 28, 28), 14, 1)],
         [((8, 64, 56, 56), 3, 64), ((8, 3, 224, 224), 14, 16), ((1, 16, 512, 500), 2, 16), ((8, 64, 28, 28), 1, 64)],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.structs.struct_rules import right_aligned
+from ..operations.convolution_sums import sum_convolution
 from ..operations.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import convolve_integers
 from ..operators._quantization import multiply_integers
@@ -171,15 +173,21 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
         return None
     windows = filter_windows(x.q, w.q, **given)
     check_bias(b, w.shape[0])
-    # The filters' parameters: one per channel of the output.
-    scale, zero_point = (
-        array if array is None or not array.ndim else array.swapaxes(0, 1) for array in (w.scale, w.zero_point)
-    )
-    operands: list[Any] = [x.q, x.zero_point, w.q, zero_point]
-    total = _scale_sums(convolve_integers(*operands, windows=windows, groups=group), x.scale, scale)
+    in_integers = partial(_convolve, windows=windows, group=group)
+    sums = sum_convolution(in_integers, x.q, x.zero_point, w.q, w.zero_point, windows, group)
+    total = _scale_sums(sums, x.scale, _by_channel(w.scale))
     if b is not None:
         total = total + on_device(b).astype(jnp.float32).reshape((1, -1, *(1,) * len(windows)))
     return narrow_apart(total, x.kind)
+
+
+def _convolve(x: Any, zero_of_x: Any, w: Any, zero_of_w: Any, *, windows: Any, group: int) -> jax.Array:
+    return convolve_integers(x, zero_of_x, w, _by_channel(zero_of_w), windows, group)
+
+
+def _by_channel(of_filters: Any) -> Any:
+    """A scale or zero point of each filter, as those of the channels of the output."""
+    return of_filters if of_filters is None or not of_filters.ndim else of_filters.swapaxes(0, 1)
 
 
 _MOVED = {

@@ -9,12 +9,12 @@ from . import (
     block_maxima,
     fan_out,
     flash_attention,
+    float_products,
     gathered,
     int32_atomics,
     inverse,
     isolated_transpose,
     ragged_rows,
-    slices,
     sorted_segments,
     tiles,
     window_sum,
@@ -34,8 +34,8 @@ _MECHANISMS = (
     sorted_segments,
     int32_atomics,
     block_maxima,
-    slices,
     flash_attention,
     ragged_rows,
+    float_products,
 )
 VARIANTS: Sequence[Variant] = [variant for mechanism in _MECHANISMS for variant in mechanism.VARIANTS]

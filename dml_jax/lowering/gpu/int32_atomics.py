@@ -16,6 +16,8 @@ from ...operations.scatter_combiners import Reduction
 from ...operations.scatter_reduce import ScatterReduceCase
 from ...operations.scatter_rows import Rows
 
+SEVERAL = 4  # updates for each row: with fewer, to widen the table takes longer than the threads wait
+
 
 def _reduce_words(case: ScatterReduceCase) -> Move | None:
     is_narrow = not case.is_float and case.itemsize < 4 and case.updates.dtype != jnp.bool_
@@ -31,5 +33,9 @@ def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Arr
     return reduction.scatter(into, indices, updates.astype(wide), write.numbers, **write.promises).astype(dtype)
 
 
-# Extremes change seldom, so that threads seldom come between.
-VARIANTS = (Variant("int32_atomics", "scatter_reduce", "cuda", _reduce_words, lambda case: case.reduction.rounds),)
+def _pays(case: ScatterReduceCase) -> bool:
+    """Where threads come between: several updates for each row, of what changes often, as extremes do not."""
+    return case.reduction.rounds and case.number >= SEVERAL * case.rows.count
+
+
+VARIANTS = (Variant("int32_atomics", "scatter_reduce", "cuda", _reduce_words, _pays),)

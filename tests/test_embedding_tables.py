@@ -325,8 +325,18 @@ def test_outside_of_shard_map_the_error_says_what_to_do():
         lambda: embedding_lookup(np.zeros((4, 2), np.float32), [1], "rows"),
         lambda: embedding_gradients([1], np.zeros((1, 2), np.float32), 4, "rows"),
     ):
-        with pytest.raises(ConstraintError, match=r"axis of the jax\.shard_map around the call, but it is 'rows'"):
+        with pytest.raises(ConstraintError, match=r"axis of the jax\.shard_map around the call, .* but it is 'rows'"):
             call()
+        with pytest.raises(ConstraintError, match="but it is 'rows'"):  # an axis, but not one of devices
+            jax.vmap(lambda _, call=call: call(), axis_name="rows")(np.zeros(2))
+
+
+@pytest.mark.parametrize("axis", ["x", None, 0, (), ["a"], ("a", "a"), ("a", "x"), (["a"],)], ids=repr)
+def test_axes_are_those_of_the_mesh_and_differ(axis):
+    setting = Setting()
+    table, ids = setting.put(np.zeros((ROWS, 2), np.float32), "a"), setting.put(np.arange(16), "a")
+    with pytest.raises(ConstraintError, match=r"axis_name must be an axis of the .*, or a tuple of several"):
+        setting.on_each(lambda t, i: embedding_lookup(t, i, axis), "a", "a", out="a")(table, ids)
 
 
 @pytest.mark.parametrize(
@@ -338,6 +348,7 @@ def test_outside_of_shard_map_the_error_says_what_to_do():
         (lambda t, i: embedding_gradients(i, t[:, 0], 2, "a")[1], ConstraintError, "gradients must"),
         (lambda t, i: embedding_gradients(i, t[:2], 0, "a")[1], ConstraintError, "rows must be at least 1"),
         (lambda t, i: coalesce(i[:1], t, 4)[1], ConstraintError, "with a slot for each of rows"),
+        (lambda t, i: coalesce(i, t[:2], 2**31)[1], ConstraintError, "count must be at least 1 and at most 2147483647"),
     ],
 )
 def test_errors_name_the_rule(call, error, words):

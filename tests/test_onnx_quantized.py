@@ -84,6 +84,12 @@ def test_batches_of_traced_bytes(name):
     np.testing.assert_array_equal(mapped, np.stack([function(x, *others) for x in data]))
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_of_no_examples(groups):
+    x, w = np.zeros((0, 2, 5, 4), np.uint8), np.ones((4, 2 // groups, 3, 2), np.uint8)
+    assert of_ours("ConvInteger", [x, w], group=groups).shape == (0, 4, 3, 3)
+
+
 def test_no_derivative_goes_through_a_range():
     proto, inputs = drawn("DynamicQuantizeMatMul", 0)
     first, *others = inputs.values()

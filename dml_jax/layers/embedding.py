@@ -129,7 +129,7 @@ def coalesce(rows: Array, gradients: Array, count: int) -> tuple[jax.Array, jax.
       [slot, width], 0 in the other slots.
 
     Raises:
-      ConstraintError: sizes that do not fit.
+      ConstraintError: sizes that do not fit, or 2**31 rows.
       DataTypeError: no arrays, or rows that are no integers.
 
     Example:
@@ -143,7 +143,7 @@ def coalesce(rows: Array, gradients: Array, count: int) -> tuple[jax.Array, jax.
     """
     name = "coalesce"
     rows, gradients = as_int32(name, "rows", rows), jnp.asarray(as_data(name, "gradients", gradients))
-    count = as_count(name, "count", count)
+    count = as_count(name, "count", count, 2**31 - 1)
     if rows.ndim != 1 or gradients.ndim != 2 or len(rows) != len(gradients):
         rule, fact = "gradients must be [slot, width], with a slot for each of rows", f"its shape is {gradients.shape}"
         raise ConstraintError(message(name, rule, fact, {"rows": rows, "gradients": gradients}))
@@ -164,11 +164,12 @@ def _requests(ids: jax.Array, rows: int, count: int, axis: AxisName) -> tuple[ja
 
 def _row_count(name: str, rows: int, axis: AxisName, operands: Mapping[str, jax.Array]) -> int:
     """How many rows the whole table has."""
-    try:
-        count = rows * lax.axis_size(axis)
-    except NameError:
-        rule = "axis_name must be an axis of the jax.shard_map around the call"
-        raise ConstraintError(message(name, rule, f"it is {axis!r}", operands)) from None
+    axes = axis if isinstance(axis, tuple) and axis else (axis,)
+    known = jax.sharding.get_abstract_mesh().manual_axes
+    if any(axes.count(one) > 1 or one not in known for one in axes):
+        rule = "axis_name must be an axis of the jax.shard_map around the call, or a tuple of several"
+        raise ConstraintError(message(name, rule, f"it is {axis!r}", operands))
+    count = rows * lax.axis_size(axis)
     if count >= 2**31:
         raise ConstraintError(message(name, "the table must have fewer than 2**31 rows", f"it has {count}", operands))
     return count

@@ -97,13 +97,13 @@ def convolve_integers(
     fill = jnp.zeros((), jnp.int8) if zero is None else zero.reshape(()).astype(jnp.int8)
     padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(w.start, w.end, 0) for w in windows])
     inside = [replace(w, size=w.padded, start=0, end=0) for w in windows]
-    under = jnp.moveaxis(unfold_windows(padded, inside).reshape(len(x), groups, depth, -1), 0, 2)
+    columns = unfold_windows(padded, inside).reshape(len(x), groups, depth, prod(w.count for w in windows))
     of_filters = None
     if filter_zero_point is not None:
         aligned = filter_zero_point.reshape(right_aligned(filter_zero_point.shape, filter.ndim))
         of_filters = jnp.broadcast_to(aligned.swapaxes(0, 1), (len(filter), *(1,) * (filter.ndim - 1)))
         of_filters = of_filters.reshape(groups, -1, 1)
-    weights, columns = filter.reshape(groups, -1, depth), under.reshape(groups, depth, -1)
+    weights, columns = filter.reshape(groups, -1, depth), jnp.moveaxis(columns, 0, 2).reshape(groups, depth, -1)
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
     by_example = sums.reshape(len(filter), len(x), *(w.count for w in windows))
     return by_example.swapaxes(0, 1)

@@ -339,6 +339,21 @@ def test_axes_are_those_of_the_mesh_and_differ(axis):
         setting.on_each(lambda t, i: embedding_lookup(t, i, axis), "a", "a", out="a")(table, ids)
 
 
+def test_operands_are_whole_along_explicit_axes_that_are_left_out():
+    setting = Setting("2 x 4, rows on one axis")
+    axes = {"mesh": setting.mesh, "in_specs": jax.P("b"), "out_specs": jax.P("b"), "axis_names": {"b"}}
+    table, ids = np.zeros((ROWS, 2), np.float32), np.arange(16)
+    ids = setting.put(ids, "b")
+    by_width = jax.device_put(table, jax.NamedSharding(setting.mesh, jax.P("b", "a")))
+    calls = {
+        "table": lambda t, i: embedding_lookup(t, i, "b"),
+        "gradients": lambda t, i: embedding_gradients(i, t[: len(i)], 2, "b")[1],
+    }
+    for name, call in calls.items():
+        with jax.set_mesh(setting.mesh), pytest.raises(ConstraintError, match=f"{name} must be whole along Explicit"):
+            jax.shard_map(call, **axes)(by_width, ids)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

@@ -35,8 +35,8 @@ def embedding_lookup(table: Array, ids: Array, axis_name: AxisName) -> jax.Array
       `[*ids.shape, width]`, of the type of `table`: the bits of `gather` from the whole table.
 
     Raises:
-      ConstraintError: not inside of a `jax.shard_map` over the axis, a `table` without two dimensions or rows, or
-        2**31 rows on all devices.
+      ConstraintError: not inside of a `jax.shard_map` over the axis, operands that are sharded over other Explicit
+        axes, a `table` without two dimensions or rows, or 2**31 rows on all devices.
       DataTypeError: no arrays, or ids that are no integers.
 
     Example:
@@ -83,7 +83,8 @@ def embedding_gradients(ids: Array, gradients: Array, rows: int, axis_name: Axis
       leaves out, and has the gradient 0.
 
     Raises:
-      ConstraintError: not inside of a `jax.shard_map` over the axis, or sizes that do not fit.
+      ConstraintError: not inside of a `jax.shard_map` over the axis, operands that are sharded over other Explicit
+        axes, or sizes that do not fit.
       DataTypeError: no arrays, or ids that are no integers.
 
     Example:
@@ -169,6 +170,10 @@ def _row_count(name: str, rows: int, axis: AxisName, operands: Mapping[str, jax.
     if any(axes.count(one) > 1 or one not in known for one in axes):
         rule = "axis_name must be an axis of the jax.shard_map around the call, or a tuple of several"
         raise ConstraintError(message(name, rule, f"it is {axis!r}", operands))
+    for key, x in operands.items():
+        if any(spec := jax.typeof(x).sharding.spec):
+            rule = f"{key} must be whole along Explicit axes of the mesh that the jax.shard_map leaves out"
+            raise ConstraintError(message(name, rule, f"its sharding is {spec}", operands))
     count = rows * lax.axis_size(axis)
     if count >= 2**31:
         raise ConstraintError(message(name, "the table must have fewer than 2**31 rows", f"it has {count}", operands))

@@ -245,6 +245,11 @@ def check_directive(block):
     assert not DISGUISED.search(block.code)
 
 
+def check_output(block):
+    """A program that Sphinx executes behind the doctests of the page; test_site.py looks at what it prints."""
+    compile(block.code, block.page, "exec")
+
+
 def check_program(block):
     """A program, or a function of it, that Sphinx puts there: the tests of the examples run it."""
     line = (ROOT / block.page).read_text().splitlines()[block.line - 2]
@@ -288,6 +293,7 @@ KINDS = {
     "cpp": check_cpp,
     "{code-block}": check_file,
     "{literalinclude}": check_program,
+    "{output}": check_output,
     **dict.fromkeys(DIRECTIVES, check_directive),
 }
 

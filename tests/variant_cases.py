@@ -400,7 +400,8 @@ def int8(count, depth, columns):
 
 
 def sum_convolution(x, filters=None, *, windows, zero_points):
-    """A convolution of int8 with filters that are data, or else a constant."""
+    """A convolution of int8 with filters that are data, or else a constant; small integers may come as floats."""
+    x, filters = (None if array is None else array.astype(np.int8) for array in (x, filters))
     known = np.random.default_rng(0).integers(-128, 128, (6, x.shape[1], 3, 3), np.int8)
     p, q = (jnp.int8(3), jnp.arange(6, dtype=np.int8).reshape(-1, 1, 1, 1)) if zero_points else (None, None)
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import DataTypeError
+from .deferred import plain
 from .node import Node
 from .values import X64_OFF, as_tuple, is_narrowed, known_ints, move_bits, on_device
 
@@ -125,7 +126,7 @@ def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...] | None
         return None
     ranges = {name: _checked_range(node, name, names, values, dtype) for name, dtype in types.items()}
     narrow = [_narrow(v) if n in types and v is not None else v for n, v in zip(names, values, strict=True)]
-    results = as_tuple(node.function(**node.keywords(narrow)))
+    results = as_tuple(plain(node.function(**node.keywords(narrow))))
     if node.op_type == "Cast":
         return tuple(_with_range(result, ranges.get(names[0])) for result in results)
     kinds = [_type_of_output(node, i) for i in range(len(results))]

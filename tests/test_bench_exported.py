@@ -8,6 +8,7 @@ from dml_jax.bench.results import Results
 pytest.importorskip("onnxscript")
 exported = pytest.importorskip("benchmarks.exported", exc_type=ImportError)
 nn = exported.nn
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own, of what its exporter calls
 
 
 class Attended(nn.Module):

@@ -20,6 +20,7 @@ import numpy as np
 
 import dml_jax
 from dml_jax.operations import convolution_sums, integer_product, packed_product
+from dml_jax.operations.max_pool import max_pool_windows
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forcing
 from dml_jax.operations.scatter import copy_table
@@ -349,6 +350,7 @@ def windows(shape, block, filters):
         for stride, pool in product((1, block), (dml_jax.max_pooling, dml_jax.average_pooling)):
             yield Program(pool, [shape], {**side, "strides": (stride, stride)}, *more)
         for stride in (1, block):
+            yield Program(max_pool, [shape], {"window": block, "stride": stride}, *more)
             size = [(length - block) // stride + 1 for length in (h, w)]
             attributes, is_slow = {**side, "strides": (stride, stride)}, stride == 1 and block > 8
             yield Program(dml_jax.unfold, [shape], attributes, *more, is_slow)
@@ -363,6 +365,11 @@ def windows(shape, block, filters):
         yield Program(dml_jax.resample, [shape], attributes, *more)
         at = np.arange(prod(shape), dtype=np.uint32).reshape(shape)  # of two that meet, either may be written
         yield Program(dml_jax.max_unpooling, [shape, at], {"output_sizes": (n, c, h, w + 1)}, *more)
+
+
+def max_pool(x, *, window, stride):
+    """Max pooling without indices."""
+    return max_pool_windows(x, [Windows(size, window, stride, 1, 0, 0) for size in x.shape[2:]])
 
 
 def multiply_packed(rows, *, columns, bits, block, is_known):

@@ -1,7 +1,6 @@
 """ONNX's pooling operators: MaxPool, AveragePool, LpPool, and their global forms."""
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from math import prod
 from typing import Any
 
@@ -13,12 +12,10 @@ from jax import lax
 from .. import operators
 from ..core.sharding import Dims, on_any_mesh
 from ..errors import ConstraintError
+from ..operations.max_pool import max_pool_windows
 from ..operations.min_max import extreme
-from ..operations.programs.primitive import by_platform
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import wide_type
-from ..operations.values.bit_exact import stored
-from ..operations.window_slices import read_slices
 from ..operators._lp_pooling import norm
 from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, on_device
@@ -40,7 +37,7 @@ def max_pool(
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _check_counts(declared, auto_pad, ceil_mode)
     data = on_device(x)
-    y = _on_mesh("MaxPool", lambda x: _greatest_of_windows(x, windows), data)
+    y = _on_mesh("MaxPool", lambda x: max_pool_windows(x, windows), data)
     return y if count == 1 else (y, _indices(data, windows, storage_order))
 
 
@@ -132,55 +129,6 @@ def _on_mesh(operator: str, pool: Callable[[jax.Array], jax.Array], x: jax.Array
     spatial = [f"spatial {d}" for d in range(x.ndim - 2)]
     dims = Dims({"x": ["N", "C", *spatial]}, ["N", "C", *(f"windows along {name}" for name in spatial)])
     return on_any_mesh(operator, pool, dims, x=x)
-
-
-def _greatest_of_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """Max pooling along one dimension after the other.
-
-    On CPUs, strided windows stay apart from what follows. XLA would fuse them with the reshape of a convolution that is
-    a product of matrices: a loop over merged dimensions, which divides for each element, and is not vectorised.
-    """
-
-    def pool(x: jax.Array) -> jax.Array:
-        for d in reversed(range(len(windows))):
-            x = _greatest(x, d + 2, windows[d])
-        return x
-
-    if not all(w.stride > 1 and w.start == w.end == 0 and _are_apart(w) for w in windows):
-        return pool(x)
-    return by_platform(x, cpu=lambda x: stored(pool(x)), default=pool)
-
-
-def _are_apart(windows: Windows) -> bool:
-    """Whether reading each element of each window costs less than computing a window at every place."""
-    return windows.window - 1 < windows.stride * (windows.window - 1).bit_length()
-
-
-def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
-    """Max pooling by doubling: maxima of spans of 1, 2, 4, ... elements; two spans cover a window.
-
-    That computes a window at every place. Few elements of windows that are apart are read as slices, at these alone.
-    """
-    if _are_apart(windows):
-        return reduce(_greater, read_slices(x, [axis], [windows], _least(x.dtype)))
-    needed = (windows.count - 1) * windows.stride + windows.span
-    edges = [(0, 0, 0)] * x.ndim
-    edges[axis] = (windows.start, needed - windows.start - windows.size, 0)
-    y, covered = lax.pad(x, _least(x.dtype), edges), 1
-    while covered < windows.window:
-        more = min(covered, windows.window - covered)
-        length = y.shape[axis] - more * windows.dilation
-        y = _greater(*(lax.slice_in_dim(y, n, n + length, axis=axis) for n in (0, more * windows.dilation)))
-        covered += more
-    return lax.slice_in_dim(y, 0, (windows.count - 1) * windows.stride + 1, windows.stride, axis)
-
-
-def _greater(first: jax.Array, second: jax.Array) -> jax.Array:
-    return jnp.where((first >= second) | (first != first), first, second)
-
-
-def _least(dtype: Any) -> np.ndarray:
-    return np.asarray(jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -np.inf, dtype)
 
 
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Transposes and copies kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
+"""Transposes, copies and max pools kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...operations.data_movement import MoveCase
+from ...operations.max_pool import are_apart
 from ...operations.permute import PermuteCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
+from ...operations.sliding_windows import WindowCase
 from ...operations.split import Part
-from ...operations.values.bit_exact import as_bits, fence, hide_constant, is_narrow
+from ...operations.values.bit_exact import as_bits, fence, hide_constant, is_narrow, stored
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
@@ -71,7 +73,21 @@ def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
 
 
+# Max pooling with strides, apart from a convolution behind it that is a product of matrices: fused with the reshape of
+# that, it is a loop over merged dimensions, which divides for each element, and is not vectorised.
+
+
+def _pool(case: WindowCase) -> Move:
+    return lambda where, array: stored(case.plain(where, array))
+
+
+def _are_strided(case: WindowCase) -> bool:
+    """Padding, and windows at every place, are loops of their own anyway."""
+    return all(w.stride > 1 and w.start == w.end == 0 and are_apart(w) for w in case.windows)
+
+
 VARIANTS = (
+    Variant("unfused", "max_pool", "cpu", _pool, _are_strided),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
     Variant("unfused", "permute", "cpu", _permute, _has_far_sides),
 )

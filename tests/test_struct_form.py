@@ -71,6 +71,21 @@ def test_the_help_has_the_words_of_the_struct_and_the_usual_ones():
     assert inspect.getdoc(StretchDesc) == HELP
 
 
+def test_an_example_gets_the_imports_of_the_names_that_it_uses():
+    imports = {}
+    for cls in (dml_jax.TileDesc, dml_jax.descs.GruDesc):
+        example = inspect.getdoc(cls).partition("Example:\n")[2]
+        imports[cls.operator_type] = re.findall(r"^  >>> (.*import .*)$", example, re.MULTILINE)
+    assert imports == {
+        "TILE": ["import numpy as np", "from dml_jax import TensorDesc, TileDesc"],
+        "GRU": [
+            "import numpy as np",
+            "from dml_jax import Activation, TensorDesc",
+            "from dml_jax.descs import GruDesc",
+        ],
+    }
+
+
 def test_the_signature_has_the_types_that_the_constructor_takes():
     shown = [str(parameter) for parameter in inspect.signature(StretchDesc).parameters.values()]
     assert shown == [

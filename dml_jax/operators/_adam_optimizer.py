@@ -62,9 +62,6 @@ class AdamOptimizerDesc(SeveralOutputs):
       epsilon: a number that is added to the root of the second moment.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import AdamOptimizerDesc
       >>> numbers, step = TensorDesc("FLOAT32", (2,)), TensorDesc("UINT32", (1,))
       >>> desc = AdamOptimizerDesc(
       ...     *[numbers] * 4, step, *[numbers] * 3, learning_rate=0.5, beta1=0.5, beta2=0.75, epsilon=0

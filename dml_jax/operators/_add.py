@@ -83,8 +83,6 @@ class ElementWiseAddDesc(OperatorDesc):
       a: any sizes, often broadcast by strides of 0.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ElementWiseAddDesc, TensorDesc, compile_operator
       >>> matrix, row = TensorDesc("INT32", (2, 3)), TensorDesc("INT32", (2, 3), strides=(0, 1))
       >>> add_row = compile_operator(ElementWiseAddDesc(matrix, row, matrix))
       >>> print(add_row(np.arange(6, dtype=np.int32), np.int32([10, 20, 30])))
@@ -119,8 +117,6 @@ class ElementWiseAdd1Desc(OperatorDesc):
       a: any sizes, often broadcast by strides of 0.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Activation, ElementWiseAdd1Desc, TensorDesc
       >>> row, relu = TensorDesc("FLOAT32", (3,)), Activation("ACTIVATION_RELU")
       >>> print(ElementWiseAdd1Desc(row, row, row, relu).compute(np.float32([1, 2, 3]), np.float32([5, 8, -5])))
       [ 6. 10.  0.]

@@ -59,8 +59,6 @@ class ArgmaxDesc(_PlaceDesc):
     """DML_ARGMAX_OPERATOR_DESC: finds the index of the greatest element along some dimensions.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> table, one = TensorDesc("FLOAT32", (3, 3)), TensorDesc("UINT32", (1, 1))
       >>> x = np.float32([[1, 2, 3], [3, 0, 4], [2, 5, 2]])
       >>> print(descs.ArgmaxDesc(table, one, (0, 1), "INCREASING").compute(x))
@@ -77,8 +75,6 @@ class ArgminDesc(_PlaceDesc):
     """DML_ARGMIN_OPERATOR_DESC: finds the index of the least element along some dimensions.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> table, one = TensorDesc("FLOAT32", (3, 3)), TensorDesc("UINT32", (1, 1))
       >>> x = np.float32([[1, 2, 3], [3, 0, 4], [2, 5, 2]])
       >>> print(descs.ArgminDesc(table, one, (0, 1), "INCREASING").compute(x))

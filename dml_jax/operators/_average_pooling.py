@@ -109,8 +109,6 @@ class AveragePoolingDesc(OperatorDesc):
       include_padding: whether padding counts, as zeros.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import AveragePoolingDesc, TensorDesc
       >>> AveragePoolingDesc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 1, 2)),
       ...     strides=(2, 2), window_size=(2, 2), start_padding=(0, 0), end_padding=(0, 0), include_padding=False,
@@ -140,8 +138,6 @@ class AveragePooling1Desc(OperatorDesc):
       include_padding: whether padding counts, as zeros.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import AveragePooling1Desc, TensorDesc
       >>> AveragePooling1Desc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 1, 2)),
       ...     strides=(1, 1), window_size=(2, 2), start_padding=(0, 0), end_padding=(0, 0), dilations=(1, 2),

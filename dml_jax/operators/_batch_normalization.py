@@ -40,9 +40,6 @@ class BatchNormalizationDesc(OperatorDesc):
         `variance`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import BatchNormalizationDesc
       >>> row, number = TensorDesc("FLOAT32", (3,)), TensorDesc("FLOAT32", (1,))
       >>> desc = BatchNormalizationDesc(
       ...     row, number, number, scale=row, bias=number, output=row, spatial=True, epsilon=0.5
@@ -85,9 +82,6 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
       fused_add: the sizes of `input`, or None; it is added before the activation.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import BatchNormalizationTrainingDesc
       >>> row, number = TensorDesc("FLOAT32", (4,)), TensorDesc("FLOAT32", (1,))
       >>> desc = BatchNormalizationTrainingDesc(row, number, number, None, row, number, number, epsilon=0.5)
       >>> for output in desc.compute(np.float32([1, 2, 3, 6]), np.float32([2]), np.float32([1])):

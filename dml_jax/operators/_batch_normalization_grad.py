@@ -90,9 +90,6 @@ class BatchNormalizationGradDesc(_GradientsDesc):
       mean: of each dimension 1 or the size of `input`; along those of 1, gradients are added up.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import BatchNormalizationGradDesc
       >>> row, one = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (1,))
       >>> desc = BatchNormalizationGradDesc(row, row, one, one, one, row, one, one, epsilon=0.5)
       >>> numbers = [np.float32([n]) for n in (1, 3.5, 4)]  # the mean, the variance, the scale
@@ -116,9 +113,6 @@ class BatchNormalizationTrainingGradDesc(_GradientsDesc):
       variance: that operator's variance, of the sizes of `mean`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import BatchNormalizationTrainingGradDesc
       >>> row, one = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (1,))
       >>> desc = BatchNormalizationTrainingGradDesc(row, row, one, one, one, row, one, one, epsilon=3)
       >>> numbers = [np.float32([n]) for n in (2, 1, 4)]  # the mean, the variance, the scale

@@ -146,8 +146,6 @@ class CastDesc(OperatorDesc):
       output: the sizes of `input`, and any data type.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import CastDesc, TensorDesc
       >>> CastDesc(TensorDesc("FLOAT32", (3,)), TensorDesc("INT8", (3,))).compute(np.float32([-0.9, 2.9, 1e20]))
       Array([  0,   2, 127], dtype=int8)
 

@@ -115,8 +115,6 @@ class ElementWiseClipDesc(OperatorDesc):
       max: as `min`; where it is less than `min`, the output is `max`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ElementWiseClipDesc, TensorDesc
       >>> row = TensorDesc("FLOAT32", (4,))
       >>> print(ElementWiseClipDesc(row, row, None, min=-2.5, max=2.5).compute(np.float32([-4, -1, 0, 3])))
       [-2.5 -1.   0.   2.5]
@@ -150,8 +148,6 @@ class ElementWiseClip1Desc(OperatorDesc):
       max: as `min`; where it is less than `min`, the output is `min`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ElementWiseClip1Desc, TensorDesc
       >>> row = TensorDesc("FLOAT16", (5,))
       >>> print(ElementWiseClip1Desc(row, row, None, "FLOAT16", 2, 4).compute(np.float16([1, 2, 3, 4, 5])))
       [2. 2. 3. 4. 4.]

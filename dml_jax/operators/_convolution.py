@@ -379,8 +379,6 @@ class ConvolutionDesc(OperatorDesc):
       output_padding: zeros that are appended to the sums, before the bias.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ConvolutionDesc, TensorDesc
       >>> row, pair, output = (TensorDesc("FLOAT32", (1, 1, n)) for n in (4, 2, 3))
       >>> desc = ConvolutionDesc(row, pair, None, output, "CROSS_CORRELATION", "FORWARD", (1,), (1,), (0,), (0,), (0,))
       >>> print(desc.compute(np.float32([[[1, 2, 3, 4]]]), np.float32([[[10, 1]]])))

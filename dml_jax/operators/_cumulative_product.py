@@ -69,8 +69,6 @@ class CumulativeProductDesc(OperatorDesc):
       has_exclusive_product: whether each product ends before the element itself.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import CumulativeProductDesc, TensorDesc
       >>> row = TensorDesc("INT32", (4,))
       >>> desc = CumulativeProductDesc(row, row, axis=0, axis_direction="INCREASING", has_exclusive_product=True)
       >>> desc.compute(np.int32([2, 1, 3, 5]))

@@ -69,8 +69,6 @@ class CumulativeSummationDesc(OperatorDesc):
       has_exclusive_sum: whether each sum ends before the element itself.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import CumulativeSummationDesc, TensorDesc
       >>> row = TensorDesc("INT32", (4,))
       >>> desc = CumulativeSummationDesc(row, row, axis=0, axis_direction="INCREASING", has_exclusive_sum=True)
       >>> desc.compute(np.int32([2, 1, 3, 5]))

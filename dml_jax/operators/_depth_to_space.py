@@ -118,8 +118,6 @@ class DepthToSpaceDesc(_VersionDesc):
     """DML_DEPTH_TO_SPACE_OPERATOR_DESC: moves blocks of channels into rows and columns, DEPTH_COLUMN_ROW.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import DepthToSpaceDesc, TensorDesc
       >>> DepthToSpaceDesc(
       ...     input=TensorDesc("UINT32", (1, 8, 1, 1)), output=TensorDesc("UINT32", (1, 2, 2, 2)), block_size=2
       ... ).compute(np.arange(8, dtype=np.uint32).reshape(1, 8, 1, 1)).ravel()
@@ -135,8 +133,6 @@ class DepthToSpace1Desc(_VersionDesc):
     """DML_DEPTH_TO_SPACE1_OPERATOR_DESC: moves blocks of channels into rows and columns, in either order.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import DepthToSpace1Desc, TensorDesc
       >>> DepthToSpace1Desc(
       ...     input=TensorDesc("UINT32", (1, 8, 1, 1)), output=TensorDesc("UINT32", (1, 2, 2, 2)), block_size=2,
       ...     order="COLUMN_ROW_DEPTH",

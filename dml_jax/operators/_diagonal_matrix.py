@@ -79,7 +79,6 @@ class DiagonalMatrixDesc(OperatorDesc):
       value: a float of 32 bits; of integers its whole part, or the nearest one that the type holds, and 0 for NaN.
 
     Example:
-      >>> from dml_jax import DiagonalMatrixDesc, TensorDesc
       >>> DiagonalMatrixDesc(TensorDesc("INT8", (2, 3)), offset=1, value=2.5).compute()
       Array([[0, 2, 0],
              [0, 0, 2]], dtype=int8)

@@ -71,7 +71,6 @@ class DiagonalMatrix1Desc(OperatorDesc):
       diagonal_fill_end: the one after the last; if it is less than the first, all others are filled.
 
     Example:
-      >>> from dml_jax import DiagonalMatrix1Desc, TensorDesc
       >>> DiagonalMatrix1Desc(None, TensorDesc("INT8", (2, 3)), "INT8", 7, 0, 2).compute()
       Array([[7, 7, 0],
              [0, 7, 7]], dtype=int8)

@@ -61,7 +61,6 @@ class FillValueConstantDesc(OperatorDesc):
     """DML_FILL_VALUE_CONSTANT_OPERATOR_DESC: one number everywhere.
 
     Example:
-      >>> from dml_jax import FillValueConstantDesc, TensorDesc
       >>> FillValueConstantDesc(TensorDesc("FLOAT16", (3,)), "FLOAT16", 0.5).compute()
       Array([0.5, 0.5, 0.5], dtype=float16)
     """

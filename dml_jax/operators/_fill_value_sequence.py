@@ -121,7 +121,6 @@ class FillValueSequenceDesc(OperatorDesc):
       value_delta: from each number to the next, likewise: np.int8(-2) for UINT8.
 
     Example:
-      >>> from dml_jax import FillValueSequenceDesc, TensorDesc
       >>> FillValueSequenceDesc(TensorDesc("FLOAT32", (3,)), "FLOAT32", 3, 2).compute()
       Array([3., 5., 7.], dtype=float32)
 

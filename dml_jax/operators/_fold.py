@@ -150,8 +150,6 @@ class FoldDesc(OperatorDesc):
       window_sizes: elements of a window, per spatial dimension; at least 1.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import FoldDesc, TensorDesc
       >>> FoldDesc(
       ...     input=TensorDesc("INT32", (1, 2, 3)), output=TensorDesc("INT32", (1, 1, 4)),
       ...     window_sizes=(2,), strides=(1,), dilations=(1,), start_padding=(0,), end_padding=(0,),

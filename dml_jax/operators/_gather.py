@@ -139,8 +139,6 @@ class GatherDesc(OperatorDesc):
       index_dimensions: in [0, DimensionCount]; 0 for a single index.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import GatherDesc, TensorDesc
       >>> GatherDesc(
       ...     input=TensorDesc("FLOAT32", (3, 2)), indices=TensorDesc("UINT32", (1, 4)),
       ...     output=TensorDesc("FLOAT32", (4, 2)), axis=0, index_dimensions=1,

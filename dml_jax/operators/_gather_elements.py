@@ -115,8 +115,6 @@ class GatherElementsDesc(OperatorDesc):
       indices: the sizes of `input` except along `axis`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import GatherElementsDesc, TensorDesc
       >>> GatherElementsDesc(
       ...     input=TensorDesc("FLOAT32", (3, 3)), indices=TensorDesc("UINT32", (2, 3)),
       ...     output=TensorDesc("FLOAT32", (2, 3)), axis=0,

@@ -139,8 +139,6 @@ class GatherNDDesc(_VersionDesc):
         right-aligned.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import GatherNDDesc, TensorDesc
       >>> GatherNDDesc(
       ...     input=TensorDesc("FLOAT32", (1, 2, 2, 2)), indices=TensorDesc("UINT32", (1, 1, 2, 2)),
       ...     output=TensorDesc("FLOAT32", (1, 1, 2, 2)), input_dimension_count=3, indices_dimension_count=2,
@@ -168,8 +166,6 @@ class GatherND1Desc(_VersionDesc):
       batch_dimension_count: below both counts; the batch sizes of `input` and `indices` are equal.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import GatherND1Desc, TensorDesc
       >>> GatherND1Desc(
       ...     input=TensorDesc("FLOAT32", (1, 3, 2, 2)), indices=TensorDesc("UINT32", (1, 3, 2, 2)),
       ...     output=TensorDesc("FLOAT32", (1, 1, 3, 2)), input_dimension_count=3, indices_dimension_count=3,

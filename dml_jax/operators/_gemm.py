@@ -177,8 +177,6 @@ class GemmDesc(OperatorDesc):
       beta: a number that `c` is multiplied with; without effect if `c` is None.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import GemmDesc, TensorDesc
       >>> row, matrix = TensorDesc("FLOAT32", (1, 3)), TensorDesc("FLOAT32", (3, 3))
       >>> twos = TensorDesc("FLOAT32", (3, 3), strides=(0, 0))
       >>> desc = GemmDesc(row, row, twos, matrix, trans_a="TRANSPOSE")

@@ -38,9 +38,6 @@ class GruDesc(OperatorDesc[Any]):
       linear_before_reset: whether the reset gate multiplies the state's product with its weights, not the state.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Activation, TensorDesc
-      >>> from dml_jax.descs import GruDesc
       >>> steps, weight, states = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 3, 1), (3, 1, 1, 1)))
       >>> both = [Activation("ACTIVATION_SIGMOID"), Activation("ACTIVATION_IDENTITY")]
       >>> desc = GruDesc(steps, weight, weight, None, None, None, states, None, both, "FORWARD", False)

@@ -103,8 +103,6 @@ class ElementWiseIdentityDesc(OperatorDesc):
       scale_bias: a pair of numbers, for input * scale + bias; or None, which copies bits.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ElementWiseIdentityDesc, TensorDesc, compile_operator
       >>> transpose = ElementWiseIdentityDesc(TensorDesc("UINT8", (3, 2), (1, 3)), TensorDesc("UINT8", (3, 2)), None)
       >>> print(compile_operator(transpose)(np.arange(6, dtype=np.uint8)))
       [0 3 1 4 2 5]

@@ -151,9 +151,6 @@ class ConvolutionIntegerDesc(OperatorDesc):
       end_padding: how far places may reach past its end.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import ConvolutionIntegerDesc
       >>> row, pair, one = TensorDesc("UINT8", (1, 1, 4)), TensorDesc("INT8", (1, 1, 2)), TensorDesc("UINT8", (1,))
       >>> output = TensorDesc("INT32", (1, 1, 4))
       >>> desc = ConvolutionIntegerDesc(row, one, pair, None, output, (1,), (1,), (0,), (1,))
@@ -210,9 +207,6 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
       end_padding: how far places may reach past its end.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import QuantizedLinearConvolutionDesc
       >>> row, pair, output = (TensorDesc("INT8", (1, 1, n)) for n in (4, 2, 3))
       >>> one = TensorDesc("FLOAT32", (1,))
       >>> inputs = (row, one, None, pair, one, None, None, one, None, output)

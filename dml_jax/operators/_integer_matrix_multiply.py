@@ -115,9 +115,6 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
       output: (..., M, N).
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MatrixMultiplyIntegerDesc
       >>> row, column = TensorDesc("UINT8", (1, 3)), TensorDesc("INT8", (3, 1))
       >>> desc = MatrixMultiplyIntegerDesc(row, TensorDesc("UINT8", (1,)), column, None, TensorDesc("INT32", (1, 1)))
       >>> print(desc.compute(np.uint8([[0, 128, 255]]), np.uint8([128]), np.int8([[1], [2], [-3]])))
@@ -167,9 +164,6 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
       output: (..., M, N).
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import QuantizedLinearMatrixMultiplyDesc
       >>> row, column, one = TensorDesc("INT8", (1, 3)), TensorDesc("INT8", (3, 1)), TensorDesc("FLOAT32", (1,))
       >>> output = TensorDesc("INT8", (1, 1))
       >>> desc = QuantizedLinearMatrixMultiplyDesc(row, one, None, column, one, None, one, None, output)
@@ -222,9 +216,6 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
       output: (..., M, N), the data type of `a_scale`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MatrixMultiplyIntegerToFloatDesc
       >>> row, column, one = TensorDesc("INT8", (1, 3)), TensorDesc("INT8", (3, 1)), TensorDesc("FLOAT32", (1,))
       >>> output = TensorDesc("FLOAT32", (1, 1))
       >>> desc = MatrixMultiplyIntegerToFloatDesc(row, one, None, column, one, None, None, output)

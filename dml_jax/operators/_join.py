@@ -127,8 +127,6 @@ class JoinDesc(OperatorDesc):
       output: the sizes of `inputs`, those along `axis` added up.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import JoinDesc, TensorDesc
       >>> JoinDesc(
       ...     inputs=(TensorDesc("UINT8", (3,)), TensorDesc("UINT8", (2,))), output=TensorDesc("UINT8", (5,)), axis=0
       ... ).compute(np.uint8([1, 2, 3]), np.uint8([4, 5]))

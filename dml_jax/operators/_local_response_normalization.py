@@ -140,8 +140,6 @@ class LocalResponseNormalizationDesc(OperatorDesc):
       bias: a number that is added before.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import LocalResponseNormalizationDesc, TensorDesc
       >>> channels = TensorDesc("FLOAT32", (1, 4, 1, 1))
       >>> LocalResponseNormalizationDesc(
       ...     channels, channels, cross_channel=True, local_size=2, alpha=2, beta=1, bias=0

@@ -31,9 +31,6 @@ class LocalResponseNormalizationGradDesc(OperatorDesc):
       bias: a number that is added before.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import LocalResponseNormalizationGradDesc
       >>> channels = TensorDesc("FLOAT32", (1, 2, 1, 1))
       >>> desc = LocalResponseNormalizationGradDesc(
       ...     channels, channels, channels, cross_channel=True, local_size=1, alpha=1, beta=1, bias=1

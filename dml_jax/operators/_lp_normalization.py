@@ -38,9 +38,6 @@ class LpNormalizationDesc(OperatorDesc):
       p: the order of the norm: 1 for the sum of absolute values, 2 for the root of the sum of squares.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import LpNormalizationDesc
       >>> matrix = TensorDesc("FLOAT32", (2, 2))
       >>> print(LpNormalizationDesc(matrix, matrix, axis=1, epsilon=1e-5, p=1).compute(np.float32([[1, 3], [0, 0]])))
       [[0.25 0.75]

@@ -113,8 +113,6 @@ class LpPoolingDesc(OperatorDesc):
       p: which norm; at least 1.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> descs.LpPoolingDesc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 3)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
       ...     strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0), p=2,
@@ -147,8 +145,6 @@ class LpPooling1Desc(OperatorDesc):
       p: which norm; at least 1.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> descs.LpPooling1Desc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 3)), output=TensorDesc("FLOAT32", (1, 1, 2, 1)),
       ...     strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0), dilations=(1, 2), p=1,

@@ -47,9 +47,6 @@ class LstmDesc(OperatorDesc[Any]):
       couple_input_forget: whether forget is 1 - i.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Activation, TensorDesc
-      >>> from dml_jax.descs import LstmDesc
       >>> steps, weight, bias = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 4, 1), (1, 1, 1, 8)))
       >>> identity, absent = Activation("ACTIVATION_IDENTITY"), (None,) * 4
       >>> tensors = (steps, weight, weight, bias, *absent, TensorDesc("FLOAT32", (3, 1, 1, 1)), None, None)

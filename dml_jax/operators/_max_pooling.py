@@ -213,8 +213,6 @@ class MaxPoolingDesc(OperatorDesc):
     """DML_MAX_POOLING_OPERATOR_DESC: finds the greatest element of each window.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import MaxPoolingDesc, TensorDesc
       >>> MaxPoolingDesc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
       ...     strides=(1, 1), window_size=(1, 3), start_padding=(0, 0), end_padding=(0, 0),
@@ -264,8 +262,6 @@ class MaxPooling1Desc(_IndexedDesc):
     """DML_MAX_POOLING1_OPERATOR_DESC: finds the greatest element of each window, and where it lies.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import MaxPooling1Desc, TensorDesc
       >>> values, indices = MaxPooling1Desc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
       ...     output_indices=TensorDesc("UINT32", (1, 1, 2, 2)),
@@ -284,8 +280,6 @@ class MaxPooling2Desc(_IndexedDesc):
     """DML_MAX_POOLING2_OPERATOR_DESC: finds the greatest element of each dilated window, and where it lies.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import MaxPooling2Desc, TensorDesc
       >>> MaxPooling2Desc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
       ...     output_indices=None, strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0),

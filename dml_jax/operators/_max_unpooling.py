@@ -96,8 +96,6 @@ class MaxUnpoolingDesc(OperatorDesc):
       output: any sizes.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import MaxUnpoolingDesc, TensorDesc
       >>> MaxUnpoolingDesc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 1, 2)), indices=TensorDesc("UINT32", (1, 1, 1, 2)),
       ...     output=TensorDesc("FLOAT32", (1, 1, 2, 2)),

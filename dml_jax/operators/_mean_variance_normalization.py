@@ -68,9 +68,6 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
       normalize_variance: whether elements are divided by their deviation.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MeanVarianceNormalizationDesc
       >>> picture = TensorDesc("FLOAT32", (1, 1, 2, 2))
       >>> desc = MeanVarianceNormalizationDesc(
       ...     picture, None, None, picture, cross_channel=False, normalize_variance=True, epsilon=0.5
@@ -111,9 +108,6 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
       normalize_variance: whether elements are divided by their deviation.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MeanVarianceNormalization1Desc
       >>> rows, row = TensorDesc("FLOAT32", (2, 4)), TensorDesc("FLOAT32", (1, 4))
       >>> desc = MeanVarianceNormalization1Desc(
       ...     rows, row, None, rows, axes=(1,), normalize_variance=True, epsilon=0.5
@@ -155,9 +149,6 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
       use_variance: whether elements are divided by the root of the variance.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MeanVarianceNormalization2Desc
       >>> row = TensorDesc("FLOAT32", (2,))
       >>> desc = MeanVarianceNormalization2Desc(
       ...     row, None, None, row, axes=(0,), use_mean=False, use_variance=True, epsilon=1.5

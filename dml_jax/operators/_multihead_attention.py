@@ -136,9 +136,6 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
         say how many keys count. BOOLEAN: those count where one of (B, N, S, T) is not 0.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MultiheadAttentionDesc
       >>> rows = TensorDesc("FLOAT32", (1, 2, 4))
       >>> desc = MultiheadAttentionDesc(rows, rows, rows, output=rows, scale=0.0, head_count=2)
       >>> x = np.float32([[[1, 2, 3, 4], [5, 6, 7, 8]]])
@@ -208,9 +205,6 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       key_value_head_count: G.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import MultiheadAttention1Desc
       >>> row, cache = TensorDesc("FLOAT32", (1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 3, 2))
       >>> desc = MultiheadAttention1Desc(
       ...     *(row, row, row), past_key=cache, past_value=cache, past_sequence_lengths=TensorDesc("INT32", (1,)),

@@ -114,8 +114,6 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
         coordinates along leading ones of size 1 may be left out.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import NonzeroCoordinatesDesc, TensorDesc
       >>> NonzeroCoordinatesDesc(
       ...     TensorDesc("INT8", (1, 3)), TensorDesc("UINT32", (1, 1)), TensorDesc("UINT32", (3, 1))
       ... ).compute(np.int8([[5, 0, -1]]))

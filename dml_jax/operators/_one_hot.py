@@ -124,8 +124,6 @@ class OneHotDesc(OperatorDesc):
       output: any sizes.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import OneHotDesc, TensorDesc
       >>> OneHotDesc(
       ...     indices=TensorDesc("UINT32", (2, 1)), values=TensorDesc("UINT8", (1, 2)),
       ...     output=TensorDesc("UINT8", (2, 3)), axis=1,

@@ -177,8 +177,6 @@ class PaddingDesc(OperatorDesc):
       end_padding: how many come after it, per dimension.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import PaddingDesc, TensorDesc
       >>> PaddingDesc(
       ...     input=TensorDesc("INT32", (3,)), output=TensorDesc("INT32", (6,)),
       ...     padding_mode="SYMMETRIC", padding_value=0, start_padding=(2,), end_padding=(1,),
@@ -221,8 +219,6 @@ class Padding1Desc(OperatorDesc):
       end_padding: how many come after it, per dimension.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Padding1Desc, TensorDesc
       >>> Padding1Desc(
       ...     input=TensorDesc("INT32", (2,)), output=TensorDesc("INT32", (4,)), padding_mode="CONSTANT",
       ...     padding_value_data_type="INT32", padding_value=2**31 - 1, start_padding=(1,), end_padding=(1,),

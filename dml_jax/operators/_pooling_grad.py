@@ -33,8 +33,6 @@ class AveragePoolingGradDesc(OperatorDesc):
       include_padding: whether padding counts in the mean, as zeros.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> descs.AveragePoolingGradDesc(
       ...     input_gradient=TensorDesc("FLOAT32", (1, 1, 1, 2)), output_gradient=TensorDesc("FLOAT32", (1, 1, 1, 3)),
       ...     strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0), include_padding=False,
@@ -74,8 +72,6 @@ class MaxPoolingGradDesc(OperatorDesc):
       output_gradient: the sizes of `input`: the gradient of the input.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> descs.MaxPoolingGradDesc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 1, 3)), input_gradient=TensorDesc("FLOAT32", (1, 1, 1, 2)),
       ...     output_gradient=TensorDesc("FLOAT32", (1, 1, 1, 3)), strides=(1, 1), window_size=(1, 2),

@@ -97,9 +97,6 @@ class QuantizeDesc(OperatorDesc):
       output: the sizes of `input`; UINT4 and INT4 lie two in a byte, the first one in the low bits.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, compile_operator
-      >>> from dml_jax.descs import QuantizeDesc
       >>> scale = TensorDesc("FLOAT32", (2,))
       >>> desc = QuantizeDesc(TensorDesc("FLOAT32", (4,)), "SCALE", [scale], TensorDesc("INT4", (4,)))
       >>> print(compile_operator(desc)(np.float32([1, -3.5, 20, 900]), np.float32([0.5, 10])))
@@ -134,9 +131,6 @@ class DequantizeDesc(OperatorDesc):
         those of `QuantizeDesc`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, compile_operator
-      >>> from dml_jax.descs import DequantizeDesc
       >>> tensors = [TensorDesc("FLOAT32", (2,)), TensorDesc("UINT4", (2,))]
       >>> desc = DequantizeDesc(TensorDesc("UINT4", (4,)), "SCALE_ZERO_POINT", tensors, TensorDesc("FLOAT32", (4,)))
       >>> print(compile_operator(desc)(np.uint8([0x21, 0xF8]), np.float32([0.5, 2]), np.uint8([0x81])))

@@ -70,9 +70,6 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
       output: the same sizes.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import ElementWiseQuantizeLinearDesc
       >>> real, byte = TensorDesc("FLOAT32", (5,)), TensorDesc("UINT8", (5,))
       >>> desc = ElementWiseQuantizeLinearDesc(real, TensorDesc("FLOAT32", (5,), (0,)), None, byte)
       >>> print(desc.compute(np.float32([1, 3, 5, -8, 999]), np.full(5, 2, np.float32)))
@@ -112,9 +109,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
       output: the same sizes, the data type of `scale`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import ElementWiseDequantizeLinearDesc
       >>> byte, real = TensorDesc("UINT8", (3,)), TensorDesc("FLOAT32", (3,))
       >>> desc = ElementWiseDequantizeLinearDesc(byte, real, byte, real)
       >>> print(desc.compute(np.uint8([0, 128, 255]), np.full(3, 0.5, np.float32), np.full(3, 128, np.uint8)))
@@ -157,9 +151,6 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
       output_zero_point: the data type of `output`, one element.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import DynamicQuantizeLinearDesc
       >>> real, byte, one = TensorDesc("FLOAT32", (4,)), TensorDesc("UINT8", (4,)), TensorDesc("FLOAT32", (1,))
       >>> desc = DynamicQuantizeLinearDesc(real, byte, one, TensorDesc("UINT8", (1,)))
       >>> for array in desc.compute(np.float32([-1, 0, 1, 2])):
@@ -210,9 +201,6 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
       output_zero_point: the data type of `output`, one element; or None.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import ElementWiseQuantizedLinearAddDesc
       >>> byte, one = TensorDesc("INT8", (3,)), TensorDesc("FLOAT32", (1,))
       >>> desc = ElementWiseQuantizedLinearAddDesc(byte, one, None, byte, one, None, one, None, byte)
       >>> half, unit = np.float32([0.5]), np.float32([1])

@@ -34,9 +34,6 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
       include_padding: whether padding counts.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import QuantizedLinearAveragePoolingDesc
       >>> one, byte = TensorDesc("FLOAT32", (1,)), TensorDesc("UINT8", (1,))
       >>> desc = QuantizedLinearAveragePoolingDesc(
       ...     TensorDesc("UINT8", (1, 1, 2, 4)), one, byte, one, None, TensorDesc("UINT8", (1, 1, 1, 2)),

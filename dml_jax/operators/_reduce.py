@@ -274,8 +274,6 @@ class ReduceDesc(OperatorDesc):
       axes: each in [0, DimensionCount), and once; one for ARGMAX and ARGMIN.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ReduceDesc, TensorDesc
       >>> desc = ReduceDesc("SUM", TensorDesc("FLOAT32", (3, 3)), TensorDesc("FLOAT32", (3, 1)), axes=(1,))
       >>> desc.compute(np.arange(1, 10, dtype=np.float32).reshape(3, 3)).ravel()
       Array([ 6., 15., 24.], dtype=float32)

@@ -333,8 +333,6 @@ class ResampleDesc(OperatorDesc):
     """DML_RESAMPLE_OPERATOR_DESC: scales every dimension of `input`, centres of elements aligned.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ResampleDesc, TensorDesc
       >>> desc = ResampleDesc(TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,)), "LINEAR", (2,))
       >>> print(desc.compute(np.float32([1, 2])))
       [1.   1.25 1.75 2.  ]
@@ -358,8 +356,6 @@ class Resample1Desc(OperatorDesc):
     """DML_RESAMPLE1_OPERATOR_DESC: scales every dimension of `input`, with offsets.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Resample1Desc, TensorDesc
       >>> short, long = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,))
       >>> print(Resample1Desc(short, long, "LINEAR", (3,), (0,), (0,)).compute(np.float32([1, 4])))
       [1. 2. 3. 4.]
@@ -402,8 +398,6 @@ class Resample2Desc(_RoundedDesc):
     """DML_RESAMPLE2_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Resample2Desc, TensorDesc
       >>> long, short = TensorDesc("FLOAT32", (4,)), TensorDesc("FLOAT32", (2,))
       >>> for direction in ("INCREASING", "DECREASING"):
       ...     desc = Resample2Desc(long, short, "NEAREST_NEIGHBOR", direction, (0.5,), (0.5,), (-0.5,))
@@ -425,8 +419,6 @@ class Resample3Desc(_RoundedDesc):
         more.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Resample3Desc, TensorDesc
       >>> bytes, fewer = TensorDesc("UINT8", (4,)), TensorDesc("UINT8", (2,))
       >>> desc = Resample3Desc(bytes, fewer, "LINEAR", "INCREASING", (0.5,), (0.5,), (-0.5,), antialiased=True)
       >>> print(desc.compute(np.uint8([1, 3, 5, 9])))

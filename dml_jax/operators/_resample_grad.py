@@ -44,9 +44,6 @@ class ResampleGradDesc(OperatorDesc):
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import ResampleGradDesc
       >>> long, short = TensorDesc("FLOAT32", (4,)), TensorDesc("FLOAT32", (2,))
       >>> print(ResampleGradDesc(long, short, "LINEAR", (2,), (0.5,), (-0.5,)).compute(np.float32([4, 4, 8, 16])))
       [ 9. 23.]
@@ -79,9 +76,6 @@ class ResampleGrad1Desc(OperatorDesc):
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc
-      >>> from dml_jax.descs import ResampleGrad1Desc
       >>> three, four = TensorDesc("FLOAT32", (1, 3)), TensorDesc("FLOAT32", (2, 2))
       >>> offsets = (0.5, 0.5), (-0.5, -0.5)
       >>> desc = ResampleGrad1Desc(three, four, "NEAREST_NEIGHBOR", "DECREASING", (0.5, 1.5), *offsets)

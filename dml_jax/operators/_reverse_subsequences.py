@@ -118,8 +118,6 @@ class ReverseSubsequencesDesc(OperatorDesc):
       sequence_lengths: the sizes of `input`, but 1 along `axis`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ReverseSubsequencesDesc, TensorDesc
       >>> x = TensorDesc("INT32", (2, 3))
       >>> ReverseSubsequencesDesc(x, TensorDesc("UINT32", (2, 1)), x, axis=1).compute(
       ...     np.int32([[1, 2, 3], [4, 5, 6]]), np.uint32([[2], [3]])

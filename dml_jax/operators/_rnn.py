@@ -167,8 +167,6 @@ class RnnDesc(OperatorDesc[Any]):
       activation_descs: an `Activation` per direction.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Activation, RnnDesc, TensorDesc
       >>> steps, one, states = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 1, 1), (3, 1, 1, 1)))
       >>> add = [Activation("ACTIVATION_IDENTITY")]
       >>> desc = RnnDesc(steps, one, one, None, None, None, states, None, add, "FORWARD")

@@ -149,8 +149,6 @@ class RoiPoolingDesc(OperatorDesc):
       pooled_size: the width and the height of the grid, in DirectML's order.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, descs
       >>> desc = descs.RoiPoolingDesc(
       ...     input=TensorDesc("FLOAT32", (1, 1, 1, 4)), roi=TensorDesc("FLOAT32", (1, 1, 1, 5)),
       ...     output=TensorDesc("FLOAT32", (1, 1, 1, 2)), spatial_scale=1, pooled_size=(2, 1),

@@ -127,8 +127,6 @@ class ScatterElementsDesc(OperatorDesc):
       indices: the sizes of `input` except along `axis`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ScatterElementsDesc, TensorDesc
       >>> ScatterElementsDesc(
       ...     input=TensorDesc("FLOAT32", (3, 3)), indices=TensorDesc("UINT32", (2, 3)),
       ...     updates=TensorDesc("FLOAT32", (2, 3)), output=TensorDesc("FLOAT32", (3, 3)), axis=0,

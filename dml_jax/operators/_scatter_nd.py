@@ -126,8 +126,6 @@ class ScatterNDDesc(OperatorDesc):
       indices_dimension_count: in [1, DimensionCount].
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ScatterNDDesc, TensorDesc
       >>> ScatterNDDesc(
       ...     input=TensorDesc("FLOAT32", (1, 8)), indices=TensorDesc("UINT32", (4, 1)),
       ...     updates=TensorDesc("FLOAT32", (1, 4)), output=TensorDesc("FLOAT32", (1, 8)),

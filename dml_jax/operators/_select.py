@@ -80,8 +80,6 @@ class ElementWiseIfDesc(OperatorDesc):
       condition: any sizes; UINT8.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import ElementWiseIfDesc, TensorDesc
       >>> floats = TensorDesc("FLOAT32", (3,))
       >>> ElementWiseIfDesc(TensorDesc("UINT8", (3,)), floats, floats, floats).compute(
       ...     np.uint8([2, 0, 1]), np.float32([1, 2, 3]), np.float32([-1, -2, -3])

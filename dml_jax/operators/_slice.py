@@ -129,8 +129,6 @@ class SliceDesc(OperatorDesc):
       strides: elements of `input` from one that is copied to the next, per dimension; at least 1.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import SliceDesc, TensorDesc
       >>> SliceDesc(
       ...     input=TensorDesc("INT32", (4, 4)), output=TensorDesc("INT32", (2, 2)),
       ...     offsets=(1, 0), sizes=(2, 2), strides=(2, 3),
@@ -169,8 +167,6 @@ class Slice1Desc(OperatorDesc):
       input_window_strides: elements from one that is copied to the next; not 0. A negative one starts at the end.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import Slice1Desc, TensorDesc
       >>> Slice1Desc(
       ...     input=TensorDesc("INT32", (4, 4)), output=TensorDesc("INT32", (2, 2)),
       ...     input_window_offsets=(0, 1), input_window_sizes=(4, 3), input_window_strides=(-2, 2),

@@ -114,8 +114,6 @@ class SliceGradDesc(OperatorDesc):
       input_window_strides: elements from one that is written to the next; not 0. A negative one starts at the end.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import SliceGradDesc, TensorDesc
       >>> SliceGradDesc(
       ...     input_gradient=TensorDesc("FLOAT32", (3,)), output_gradient=TensorDesc("FLOAT32", (6,)),
       ...     input_window_offsets=(1,), input_window_sizes=(5,), input_window_strides=(-2,),

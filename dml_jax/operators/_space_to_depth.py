@@ -116,8 +116,6 @@ class SpaceToDepthDesc(_VersionDesc):
     """DML_SPACE_TO_DEPTH_OPERATOR_DESC: moves blocks of rows and columns into channels, DEPTH_COLUMN_ROW.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import SpaceToDepthDesc, TensorDesc
       >>> SpaceToDepthDesc(
       ...     input=TensorDesc("UINT32", (1, 2, 2, 2)), output=TensorDesc("UINT32", (1, 8, 1, 1)), block_size=2
       ... ).compute(np.arange(8, dtype=np.uint32).reshape(1, 2, 2, 2)).ravel()
@@ -134,8 +132,6 @@ class SpaceToDepth1Desc(_VersionDesc):
     """DML_SPACE_TO_DEPTH1_OPERATOR_DESC: moves blocks of rows and columns into channels, in either order.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import SpaceToDepth1Desc, TensorDesc
       >>> SpaceToDepth1Desc(
       ...     input=TensorDesc("UINT32", (1, 2, 2, 2)), output=TensorDesc("UINT32", (1, 8, 1, 1)), block_size=2,
       ...     order="COLUMN_ROW_DEPTH",

@@ -94,8 +94,6 @@ class SplitDesc(SeveralOutputs):
       outputs: one tensor or more, of the sizes of `input` but along `axis`, where theirs add up to that of `input`.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import SplitDesc, TensorDesc
       >>> SplitDesc(
       ...     input=TensorDesc("UINT8", (5,)), outputs=(TensorDesc("UINT8", (2,)), TensorDesc("UINT8", (3,))), axis=0
       ... ).compute(np.uint8([1, 2, 3, 4, 5]))

@@ -76,8 +76,6 @@ class TileDesc(OperatorDesc):
       repeats: how often, per dimension; at least 1.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, TileDesc
       >>> TileDesc(TensorDesc("UINT8", (1, 2)), TensorDesc("UINT8", (2, 4)), (2, 2)).compute(np.uint8([[1, 2]]))
       Array([[1, 2, 1, 2],
              [1, 2, 1, 2]], dtype=uint8)

@@ -161,8 +161,6 @@ class TopKDesc(_VersionDesc):
     """DML_TOP_K_OPERATOR_DESC: finds the greatest elements along an axis, and where they lie.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, TopKDesc
       >>> TopKDesc(
       ...     input=TensorDesc("INT8", (4,)), output_value=TensorDesc("INT8", (2,)),
       ...     output_index=TensorDesc("UINT32", (2,)), axis=0, k=2,
@@ -183,8 +181,6 @@ class TopK1Desc(_VersionDesc):
     """DML_TOP_K1_OPERATOR_DESC: finds the greatest or the least elements along an axis, and where they lie.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, TopK1Desc
       >>> TopK1Desc(
       ...     input=TensorDesc("INT8", (4,)), output_value=TensorDesc("INT8", (2,)),
       ...     output_index=TensorDesc("UINT32", (2,)), axis=0, k=2, axis_direction="INCREASING",

@@ -129,8 +129,6 @@ class UnfoldDesc(OperatorDesc):
       end_padding: zeros after it.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, UnfoldDesc
       >>> UnfoldDesc(
       ...     input=TensorDesc("INT32", (1, 1, 4)), output=TensorDesc("INT32", (1, 2, 3)),
       ...     window_sizes=(2,), strides=(1,), dilations=(1,), start_padding=(0,), end_padding=(0,),

@@ -146,8 +146,6 @@ class Upsample2DDesc(OperatorDesc):
       scale_size: the width and the height, in DirectML's order, each at least 1.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, Upsample2DDesc
       >>> desc = Upsample2DDesc(
       ...     TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 1, 6)),
       ...     scale_size=(3, 1), interpolation_mode="NEAREST_NEIGHBOR",

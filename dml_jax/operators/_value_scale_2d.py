@@ -99,8 +99,6 @@ class ValueScale2DDesc(OperatorDesc):
       bias: one number per channel.
 
     Example:
-      >>> import numpy as np
-      >>> from dml_jax import TensorDesc, ValueScale2DDesc
       >>> pixels = TensorDesc("FLOAT32", (1, 3, 1, 1))
       >>> desc = ValueScale2DDesc(pixels, pixels, scale=2, bias=(10, 20, 30))
       >>> print(desc.compute(np.float32([1, 2, 3]).reshape(1, 3, 1, 1)).ravel())

@@ -74,7 +74,8 @@ class OperatorDesc(Computation[R]):
         constructor.__signature__ = shown_signature(cls)
         if written:
             docstrings = [base.__doc__ or "" for base in reversed(cls.__mro__) if is_dataclass(base)]
-            cls.__doc__ = complete_docstring(cls.__name__, cls.operator_type, docstrings, fields, cls.constraints)
+            home = "dml_jax.descs" if cls.in_jax else "dml_jax"
+            cls.__doc__ = complete_docstring(cls.__name__, home, cls.operator_type, docstrings, fields, cls.constraints)
 
     def __new__(cls, *values: Any, **by_name: Any) -> Self:
         """Refuses a name that is no field: the constructor of a dataclass would say no more than that."""

@@ -17,18 +17,26 @@ from .fields import Field, annotation_of
 _RANGED = {f"{kind}{array}" for kind in ("uint", "int", "float") for array in ("", " array")}
 _SECTIONS = re.compile("^(?=Args:|Raises:|Example:|Source: )", re.MULTILINE)
 _ARGUMENTS = re.compile(r"^  (\w+): (.*(?:\n    .*)*)", re.MULTILINE)
+_CODE = re.compile(r"^  (?:>>>|\.\.\.) (.*)", re.MULTILINE)
+_PUBLIC_NAMES = re.compile(r"(?<![.\w])([A-Z]\w*(?=\()|compile_operator|descs)\b")
 
 
 def complete_docstring(
-    struct: str, operator_type: str, docstrings: Sequence[str], fields: Mapping[str, Field], rules: Iterable[Rule]
+    struct: str,
+    home: str,
+    operator_type: str,
+    docstrings: Sequence[str],
+    fields: Mapping[str, Field],
+    rules: Iterable[Rule],
 ) -> str:
     """Returns the docstring of a struct with all sections: Args, Raises, Example, Source.
 
     Args:
       struct: the name of the class.
+      home: the module from which its example imports it.
       operator_type: DirectML's name of the operator.
       docstrings: those in the source, of the bases and last of the struct. Args may leave out a field that has usual
-        words. The sections Raises and Source may be missing.
+        words. The sections Raises and Source may be missing, and the imports of Example.
       fields: its fields.
       rules: its own rules.
 
@@ -50,7 +58,7 @@ def complete_docstring(
         sections[""],
         "\n".join(("Args:", *(f"  {name}: {words[name]}" for name in fields))),
         sections.get("Raises", _raised(struct, fields)),
-        sections.get("Example"),
+        _with_imports(sections.get("Example", ""), struct, home),
         sections.get("Source", f"Source: DML_{operator_type}_OPERATOR_DESC."),
     )
     return "\n\n".join(filter(None, parts))
@@ -85,6 +93,19 @@ def _raised(struct: str, fields: Mapping[str, Field]) -> str:
     return f"""Raises:
   ConstraintError: {", ".join(broken[:-1])}{", or " if broken[:-1] else ""}{broken[-1]}.
   DataTypeError: a data type that DirectML does not take here, {wrong}."""
+
+
+def _with_imports(example: str, struct: str, home: str) -> str:
+    """Returns an example after the imports of NumPy and of public names, unless it has imports."""
+    title, _, body = example.partition("\n")
+    code = "\n".join(_CODE.findall(body))
+    if "import " in code:
+        return example
+    modules = {name: home if name == struct else "dml_jax" for name in sorted({*_PUBLIC_NAMES.findall(code)})}
+    lines = ["import numpy as np"] if "np." in code else []
+    for module in sorted({*modules.values()}):
+        lines.append(f"from {module} import {', '.join(name for name in modules if modules[name] == module)}")
+    return "\n".join((title, *(f"  >>> {line}" for line in lines), body)) if body else example
 
 
 def shown_signature(cls: type) -> Signature:

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, at_least, same_sizes
+from ..core.rules import Operands, at_least
 from ..core.sharding import Dims
 from ..core.structs.activation_fusion import Fusion, axes_within, computed_by
 from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS
-from ..core.structs.fields import Axes, Float, Input, Output  # noqa: F401  # annotations of the base name them
-from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, activated, since
+from ..core.structs.fields import Float
+from ._activation_structs import ActivationDesc, AlongAxesDesc, AlongLastDesc, activated, since
 from ._elementwise_sharding import elementwise
 
 __all__ = [
@@ -167,21 +167,12 @@ class ActivationSigmoidDesc(ActivationDesc):
     """DML_ACTIVATION_SIGMOID_OPERATOR_DESC: 1 / (1 + exp(-x))."""
 
 
-class ActivationSoftmaxDesc(ActivationDesc):
+class ActivationSoftmaxDesc(AlongLastDesc):
     """DML_ACTIVATION_SOFTMAX_OPERATOR_DESC: exp(x) / the sum of exp(x) along the last dimension."""
 
-    in_place = False
-    constraints = (same_sizes("output", "input"), EFFECTIVE_RANK)
 
-
-class ActivationSoftmax1Desc(ActivationDesc):
+class ActivationSoftmax1Desc(AlongAxesDesc):
     """DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC: exp(x) / the sum of exp(x) along the dimensions axes."""
-
-    axes: Axes
-
-    in_place = False
-    support = since("5_1")
-    constraints = (same_sizes("output", "input"), AXES)
 
 
 class ActivationSoftplusDesc(ActivationDesc):

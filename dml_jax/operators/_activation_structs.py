@@ -13,7 +13,7 @@ from ..core.structs.activation import Activation
 from ..core.structs.activation_table import ACTIVATIONS
 from ..core.structs.feature_level import FeatureLevel
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Support, levels
-from ..core.structs.fields import Field, Input, Output
+from ..core.structs.fields import Axes, Field, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import different_axes
 from ..core.tensors.data_type import DataType
@@ -35,7 +35,6 @@ def _long(x: Operands) -> str | None:
 
 
 EFFECTIVE_RANK = custom("effective_rank", "{input}.{rank} without leading sizes of 1 must be at most 2", _long)
-AXES = different_axes("input")
 
 
 def since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[Support, ...]:
@@ -75,3 +74,20 @@ class ActivationDesc(OperatorDesc, is_base=True):
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         return activated(self.activation, input)
+
+
+class AlongLastDesc(ActivationDesc, is_base=True):
+    """The base of the structs of activations that combine elements along the last dimension."""
+
+    in_place = False
+    constraints = (same_sizes("output", "input"), EFFECTIVE_RANK)
+
+
+class AlongAxesDesc(ActivationDesc, is_base=True):
+    """The base of the newer ones, which combine elements along some dimensions."""
+
+    axes: Axes
+
+    in_place = False
+    support = since("5_1")
+    constraints = (same_sizes("output", "input"), different_axes("input"))

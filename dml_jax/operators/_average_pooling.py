@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 import jax
@@ -10,15 +11,14 @@ import numpy as np
 
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, floats
+from ..core.rules import floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
 from ..core.structs.fields import Bool
-from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
-from ._pooling_rules import Image, Pooled, dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import Dilations, EndPadding, PerWindow, StartPadding, Strides, WindowSize, sliding
+from ._pooling_rules import PoolingDesc, dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._sliding_windows import Dilations, PerWindow, sliding
 
 __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 
@@ -74,21 +74,14 @@ def average_pooling(
     Source: DML_AVERAGE_POOLING1_OPERATOR_DESC, which says nothing of the width in which FLOAT16 is added up, nor of
       windows in the padding alone.
     """
-    operands: Operands = {
-        "window_sizes": window_sizes,
-        "strides": strides,
-        "dilations": dilations,
-        "start_padding": start_padding,
-        "end_padding": end_padding,
-    }
-    total, count = sums_and_counts(jnp.asarray(input, wide_type(input.dtype)), operands, include_padding)
+    windows = sliding(input.shape, window_sizes, strides, dilations, start_padding, end_padding)
+    total, count = sums_and_counts(jnp.asarray(input, wide_type(input.dtype)), windows, include_padding)
     return narrow_apart(total / count, input.dtype)
 
 
-def sums_and_counts(array: jax.Array, x: Operands, include_padding: bool) -> tuple[jax.Array, jax.Array]:
-    """The sum of each window, and how many elements count in it, in the type of `array`; `x` has the windows."""
-    axes = range(array.ndim - len(x["window_sizes"]), array.ndim)
-    windows = sliding(x, array.shape[axes[0] :])
+def sums_and_counts(array: jax.Array, windows: Sequence[Windows], include_padding: bool) -> tuple[jax.Array, jax.Array]:
+    """The sum of each window over the last dimensions, and how many elements count in it, in the type of `array`."""
+    axes = range(array.ndim - len(windows), array.ndim)
     counts = [_along(axis, array.ndim, w, include_padding) for axis, w in zip(axes, windows, strict=True)]
     return sum_windows(array, axes, windows), reduce(jnp.multiply, [jnp.asarray(n, array.dtype) for n in counts])
 
@@ -102,7 +95,7 @@ def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.
 # The structs.
 
 
-class AveragePoolingDesc(OperatorDesc):
+class AveragePoolingDesc(PoolingDesc):
     """DML_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window.
 
     Args:
@@ -116,12 +109,6 @@ class AveragePoolingDesc(OperatorDesc):
       Array([5.25, 4.5 ], dtype=float32)
     """
 
-    input: Image
-    output: Pooled
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
     include_padding: Bool
 
     support = levels(("1_0", RANKS_4_TO_5, FLOATS))
@@ -131,7 +118,7 @@ class AveragePoolingDesc(OperatorDesc):
         return pooled(average_pooling, self, input, include_padding=self.include_padding)
 
 
-class AveragePooling1Desc(OperatorDesc):
+class AveragePooling1Desc(PoolingDesc):
     """DML_AVERAGE_POOLING1_OPERATOR_DESC: makes the mean of each dilated window.
 
     Args:
@@ -149,12 +136,6 @@ class AveragePooling1Desc(OperatorDesc):
       window spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Image
-    output: Pooled
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
     dilations: Dilations
     include_padding: Bool
 

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.structs.enumerations import DirectionName, FieldDirection, direction_of
-from ..core.structs.fields import Axis, Bool, Input, Output
-from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.enumerations import DirectionName, direction_of
+from ..core.structs.fields import Bool
 from ..operations.cumulative import PRODUCT, accumulate
-from ._cumulative_rules import RULES, STRUCT_RULES, dims_of, since
+from ._cumulative_rules import RULES, CumulativeDesc, dims_of, since
 
 __all__ = ["CumulativeProductDesc", "cumulative_product"]
 
@@ -60,7 +59,7 @@ def cumulative_product(
     return accumulate(PRODUCT, array, axis % array.ndim, reverse=reverse, exclusive=exclusive)
 
 
-class CumulativeProductDesc(OperatorDesc):
+class CumulativeProductDesc(CumulativeDesc):
     """DML_CUMULATIVE_PRODUCT_OPERATOR_DESC: multiplies elements along `axis`, up to each one.
 
     The output may be bound to the buffer of `input` if both tensors are described alike.
@@ -75,15 +74,9 @@ class CumulativeProductDesc(OperatorDesc):
       Array([1, 2, 2, 6], dtype=int32)
     """
 
-    input: Input
-    output: Output
-    axis: Axis
-    axis_direction: FieldDirection
     has_exclusive_product: Bool
 
-    in_place = True
     support = since("3_1")
-    constraints = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
         direction = direction_of(self.axis_direction)

@@ -6,8 +6,10 @@ from typing import get_args
 
 from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.enumerations import DirectionName
+from ..core.structs.enumerations import DirectionName, FieldDirection
 from ..core.structs.feature_level_tables import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.fields import Axis, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..core.tensors.data_type import DataType
 
@@ -27,7 +29,18 @@ def dims_of(x: Operands) -> Dims:
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
-STRUCT_RULES = (same_sizes("output", "input"), below_rank("axis", "input"))
+
+
+class CumulativeDesc(OperatorDesc, is_base=True):
+    """The base of both structs; each has a name of its own for what leaves out the element itself."""
+
+    input: Input
+    output: Output
+    axis: Axis
+    axis_direction: FieldDirection
+
+    in_place = True
+    constraints = (same_sizes("output", "input"), below_rank("axis", "input"))
 
 
 def since(level: str) -> tuple[Support, ...]:

@@ -110,10 +110,7 @@ def _struct(operator_type: str, row: Row, module: str) -> type[OperatorDesc]:
     }
     if row.has_scale_bias and not row.fields:  # a default only where no field without one follows
         members["scale_bias"] = None
-    struct = type(class_name_of(operator_type), (_RowDesc,), members)
-    shown = struct.__init__.__annotations__  # help() shows them, without the kinds of fields
-    shown |= {name: annotation.__origin__ for name, annotation in fields.items()}
-    return struct
+    return type(class_name_of(operator_type), (_RowDesc,), members)
 
 
 _IN_PLACE = "\n\nThe output may be bound to the buffer of {}, if both tensors are described alike."

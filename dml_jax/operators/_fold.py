@@ -23,6 +23,7 @@ from ._sliding_windows import (
     PerWindow,
     StartPadding,
     Strides,
+    attributes_of,
     columns_of,
     function_rules,
     sliding,
@@ -125,19 +126,12 @@ def fold(
 
     Source: DML_FOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
     """
-    operands: Operands = {
-        "window_sizes": window_sizes,
-        "strides": strides,
-        "dilations": dilations,
-        "start_padding": start_padding,
-        "end_padding": end_padding,
-    }
     array = jnp.asarray(input)
     if array.dtype == jnp.bool_:
         array = array.astype(jnp.int32)
-    windows = sliding(operands, output_sizes)
-    *lead, rows, _ = array.shape
-    shape = (*lead, rows // prod(operands["window_sizes"]), *operands["window_sizes"], *(w.count for w in windows))
+    windows = sliding(output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
+    (*lead, rows, _), elements = array.shape, [w.window for w in windows]
+    shape = (*lead, rows // prod(elements), *elements, *(w.count for w in windows))
     return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 
@@ -173,12 +167,4 @@ class FoldDesc(OperatorDesc):
     constraints = struct_rules("output", "input")
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return fold(
-            input,
-            self.output.sizes[2:],
-            self.window_sizes,
-            strides=self.strides,
-            dilations=self.dilations,
-            start_padding=self.start_padding,
-            end_padding=self.end_padding,
-        )
+        return fold(input, self.output.sizes[2:], self.window_sizes, **attributes_of(self))

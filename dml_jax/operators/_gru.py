@@ -6,16 +6,14 @@ from typing import Any
 
 import jax
 
-from ..core.structs.activation_fusion import FusedEach
-from ..core.structs.fields import Bool, Input, OptionalInput, OptionalOutput
-from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.fields import Bool
 from ._recurrent_layers import GRU, GRU_LINEAR_BEFORE_RESET
-from ._recurrent_rules import LEVELS, FieldDirection, InitialState, SequenceLengths, Steps, compute_layer, struct_rules
+from ._recurrent_rules import OneStateDesc, compute_layer, struct_rules
 
 __all__ = ["GruDesc"]
 
 
-class GruDesc(OperatorDesc[Any]):
+class GruDesc(OneStateDesc):
     """DML_GRU_OPERATOR_DESC: runs a layer of gated recurrent units over the steps of `input`.
 
     The update gate z, the reset gate r and the new state are sums over the inputs of the step, x, and over the state of
@@ -32,8 +30,6 @@ class GruDesc(OperatorDesc[Any]):
       weight: (1, D, 3 * H, I), with H hidden units and D directions: the rows of z, r and h.
       recurrence: (1, D, 3 * H, H), in the same order.
       bias: (1, 1, D, 6 * H): those of `weight`, then those of `recurrence`; or None, 0.
-      output_sequence: (S, D, B, H), the states of all steps; or None.
-      output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
       activation_descs: of each direction an `Activation` for f, and one for g.
       linear_before_reset: whether the reset gate multiplies the state's product with its weights, not the state.
 
@@ -46,20 +42,9 @@ class GruDesc(OperatorDesc[Any]):
       [4. 6. 7.]
     """
 
-    input: Steps
-    weight: Input
-    recurrence: Input
-    bias: OptionalInput
-    hidden_init: InitialState
-    sequence_lengths: SequenceLengths
-    output_sequence: OptionalOutput
-    output_single: OptionalOutput
-    activation_descs: FusedEach
-    direction: FieldDirection
     linear_before_reset: Bool
 
     in_jax = "jax.lax.scan"
-    support = LEVELS
     constraints = struct_rules(GRU)
 
     def compute_checked(self, **arrays: jax.Array | None) -> Any:

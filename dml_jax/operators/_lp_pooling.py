@@ -14,12 +14,11 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, custom, floats
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
 from ..core.structs.fields import UInt
-from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sum_prod_norm import absolute
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
-from ._pooling_rules import Image, Pooled, dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding_windows import Dilations, EndPadding, PerWindow, StartPadding, Strides, WindowSize, sliding
+from ._pooling_rules import PoolingDesc, dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._sliding_windows import Dilations, PerWindow, sliding
 
 __all__ = ["LpPooling1Desc", "LpPoolingDesc", "lp_pooling"]
 
@@ -80,16 +79,8 @@ def lp_pooling(
 
     Source: DML_LP_POOLING1_OPERATOR_DESC, whose formula has no absolute value: that of ONNX's LpPool is taken.
     """
-    operands: Operands = {
-        "window_sizes": window_sizes,
-        "strides": strides,
-        "dilations": dilations,
-        "start_padding": start_padding,
-        "end_padding": end_padding,
-    }
-    axes = range(input.ndim - len(operands["window_sizes"]), input.ndim)
-    windows = sliding(operands, input.shape[axes[0] :])
-    wide = jnp.asarray(input, wide_type(input.dtype))
+    windows = sliding(input.shape, window_sizes, strides, dilations, start_padding, end_padding)
+    wide, axes = jnp.asarray(input, wide_type(input.dtype)), range(input.ndim - len(windows), input.ndim)
     return narrow_apart(norm(wide, p, lambda powers: sum_windows(powers, axes, windows)), input.dtype)
 
 
@@ -106,7 +97,7 @@ def norm(x: jax.Array, p: float, total: Callable[[jax.Array], jax.Array]) -> jax
 # The structs.
 
 
-class LpPoolingDesc(OperatorDesc):
+class LpPoolingDesc(PoolingDesc):
     """DML_LP_POOLING_OPERATOR_DESC: computes the p-norm of each window.
 
     Args:
@@ -123,12 +114,6 @@ class LpPoolingDesc(OperatorDesc):
     Source: DML_LP_POOLING_OPERATOR_DESC, whose formula has no absolute value: that of ONNX's LpPool is taken.
     """
 
-    input: Image
-    output: Pooled
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
     p: UInt
 
     support = levels(("1_0", RANKS_4_TO_5, FLOATS))
@@ -138,7 +123,7 @@ class LpPoolingDesc(OperatorDesc):
         return pooled(lp_pooling, self, input, p=self.p)
 
 
-class LpPooling1Desc(OperatorDesc):
+class LpPooling1Desc(PoolingDesc):
     """DML_LP_POOLING1_OPERATOR_DESC: computes the p-norm of each dilated window.
 
     Args:
@@ -155,12 +140,6 @@ class LpPooling1Desc(OperatorDesc):
       spans Dilations * (WindowSize - 1) + 1 elements here.
     """
 
-    input: Image
-    output: Pooled
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
     dilations: Dilations
     p: UInt
 

@@ -27,7 +27,7 @@ from ..operations.unfold import unfold_axis
 from ..operations.values.float_comparisons import least_number
 from ..operations.values.sort_keys import order
 from ..operations.window_slices import are_sliceable, have_few_phases
-from ._pooling_rules import Image, Pooled, dims_of, pooled, pooling_rules, pooling_struct_rules
+from ._pooling_rules import Image, Pooled, PoolingDesc, dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding_windows import Dilations, EndPadding, PerWindow, StartPadding, Strides, WindowSize, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
@@ -99,16 +99,9 @@ def max_pooling(
 
     Source: DML_MAX_POOLING2_OPERATOR_DESC, which says nothing of NaN, nor of windows in the padding alone.
     """
-    operands: Operands = {
-        "window_sizes": window_sizes,
-        "strides": strides,
-        "dilations": dilations,
-        "start_padding": start_padding,
-        "end_padding": end_padding,
-    }
-    array, count = jnp.asarray(input), len(operands["window_sizes"])
-    windows = sliding(operands, array.shape[-count:])
-    lead, spatial = array.shape[:-count], array.shape[-count:]
+    array = jnp.asarray(input)
+    windows = sliding(array.shape, window_sizes, strides, dilations, start_padding, end_padding)
+    lead, spatial = array.shape[: -len(windows)], array.shape[-len(windows) :]
     if 0 in spatial:
         shape = (*lead, *(w.count for w in windows))
         return jnp.full(shape, least_number(array.dtype)), jnp.full(shape, NONE)
@@ -209,7 +202,7 @@ def _compute(desc: OperatorDesc[Any], input: jax.Array) -> Any:
     return values if tensor is None else (values, indices.astype(tensor.dtype))
 
 
-class MaxPoolingDesc(OperatorDesc):
+class MaxPoolingDesc(PoolingDesc):
     """DML_MAX_POOLING_OPERATOR_DESC: finds the greatest element of each window.
 
     Example:
@@ -220,13 +213,6 @@ class MaxPoolingDesc(OperatorDesc):
       Array([[7., 7.],
              [9., 8.]], dtype=float32)
     """
-
-    input: Image
-    output: Pooled
-    strides: Strides
-    window_size: WindowSize
-    start_padding: StartPadding
-    end_padding: EndPadding
 
     support = levels(
         *((since, RANKS_4_TO_5, types) for since, types in zip(("5_0", "3_0", "1_0"), _TYPES, strict=True))

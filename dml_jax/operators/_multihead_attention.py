@@ -105,7 +105,28 @@ def _fit_sizes(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
     return padded.reshape(sizes)
 
 
-class MultiheadAttentionDesc(OperatorDesc[Any]):
+class _VersionDesc(OperatorDesc[Any], is_base=True):
+    """The base of both versions: the tensors that they read."""
+
+    query: OptionalInput = None
+    key: OptionalInput = None
+    value: OptionalInput = None
+    stacked_query_key: OptionalInput = None
+    stacked_key_value: OptionalInput = None
+    stacked_query_key_value: OptionalInput = None
+    bias: OptionalInput = None
+    mask: OptionalIndexInput = None
+    relative_position_bias: OptionalInput = None
+    past_key: OptionalInput = None
+    past_value: OptionalInput = None
+
+    in_jax = "jax.nn.dot_product_attention"
+
+    def compute_checked(self, **arrays: Any) -> Any:
+        return _attend(self, arrays)
+
+
+class MultiheadAttentionDesc(_VersionDesc):
     """DML_MULTIHEAD_ATTENTION_OPERATOR_DESC: attention of several heads, softmax(Q @ K.T * scale + mask) @ V.
 
     Queries, keys and values each come from one tensor. Sizes are made of B, the batch; S queries; L new keys; P keys of
@@ -144,17 +165,6 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
         [3. 4. 5. 6.]]]
     """
 
-    query: OptionalInput = None
-    key: OptionalInput = None
-    value: OptionalInput = None
-    stacked_query_key: OptionalInput = None
-    stacked_key_value: OptionalInput = None
-    stacked_query_key_value: OptionalInput = None
-    bias: OptionalInput = None
-    mask: OptionalIndexInput = None
-    relative_position_bias: OptionalInput = None
-    past_key: OptionalInput = None
-    past_value: OptionalInput = None
     _: KW_ONLY
     output: Output
     output_present_key: OptionalOutput = None
@@ -164,17 +174,13 @@ class MultiheadAttentionDesc(OperatorDesc[Any]):
     head_count: UInt
     mask_type: MaskType = default(MultiheadAttentionMaskType.NONE)
 
-    in_jax = "jax.nn.dot_product_attention"
     support = (Support.of("6_1", range(3, 6), output=FLOATS, mask=_INT32),)
     other_ranks = OF_OTHER_RANK
     other_types = OF_OTHER_RANK
     constraints = RULES
 
-    def compute_checked(self, **arrays: Any) -> Any:
-        return _attend(self, arrays)
 
-
-class MultiheadAttention1Desc(OperatorDesc[Any]):
+class MultiheadAttention1Desc(_VersionDesc):
     """DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC: attention of several heads, which may share keys, and a cache of keys.
 
     As MULTIHEAD_ATTENTION, with G heads of keys and values: head h of the queries uses head h // (N / G) of the keys.
@@ -220,17 +226,6 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
       ONNX Runtime's GroupQueryAttention, which uses this operator.
     """
 
-    query: OptionalInput = None
-    key: OptionalInput = None
-    value: OptionalInput = None
-    stacked_query_key: OptionalInput = None
-    stacked_key_value: OptionalInput = None
-    stacked_query_key_value: OptionalInput = None
-    bias: OptionalInput = None
-    mask: OptionalIndexInput = None
-    relative_position_bias: OptionalInput = None
-    past_key: OptionalInput = None
-    past_value: OptionalInput = None
     past_sequence_lengths: OptionalIndexInput = None
     _: KW_ONLY
     output: Output
@@ -242,11 +237,7 @@ class MultiheadAttention1Desc(OperatorDesc[Any]):
     key_value_head_count: UInt
     mask_type: MaskType = default(MultiheadAttentionMaskType.NONE)
 
-    in_jax = "jax.nn.dot_product_attention"
     support = (Support.of("6_3", range(3, 6), output=FLOATS, mask=_INT32, past_sequence_lengths=_INT32),)
     other_ranks = (*OF_OTHER_RANK, "past_sequence_lengths")
     other_types = (*OF_OTHER_RANK, "past_sequence_lengths")
     constraints = RULES_OF_1
-
-    def compute_checked(self, **arrays: Any) -> Any:
-        return _attend(self, arrays)

@@ -14,11 +14,31 @@ from ..core.sharding import Dims
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
-from ._sliding_windows import function_rules, struct_rules
+from ._sliding_windows import (
+    EndPadding,
+    StartPadding,
+    Strides,
+    WindowSize,
+    attributes_of,
+    function_rules,
+    struct_rules,
+)
 
 # Fields of structs.
 Image = Annotated[Input, "(N, C, H, W), or (N, C, D, H, W)."]
 Pooled = Annotated[Output, "N, C, and the number of windows along each spatial dimension."]
+
+
+class PoolingDesc(OperatorDesc, is_base=True):
+    """The base of the structs of pooling that read one tensor and write one."""
+
+    input: Image
+    output: Pooled
+    strides: Strides
+    window_size: WindowSize
+    start_padding: StartPadding
+    end_padding: EndPadding
+
 
 _FIELD, _SIZES = "window_size", "window_sizes"
 
@@ -60,9 +80,7 @@ def pooling_struct_rules(*, dilated: bool, image: str = "input", windowed: str =
 
 def pooled(pool: Callable[..., Any], desc: OperatorDesc[Any], input: jax.Array, **others: Any) -> Any:
     """Calls a function of pooling with the windows of a struct."""
-    operands = desc.operands()
-    names = ("strides", "dilations", "start_padding", "end_padding")
-    return pool(input, operands[_FIELD], **{name: operands.get(name) for name in names}, **others)
+    return pool(input, desc.operands()[_FIELD], **attributes_of(desc), **others)
 
 
 def _in_struct(rule: Rule) -> Rule:

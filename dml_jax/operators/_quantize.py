@@ -86,7 +86,18 @@ def _given(quantizations: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array | N
     return scale, zero_points[0] if zero_points else None
 
 
-class QuantizeDesc(OperatorDesc):
+class _BlockwiseDesc(OperatorDesc, is_base=True):
+    """The base of both structs: blocks of `input` have a scale each, and perhaps a zero point."""
+
+    input: Input
+    quantization_type: FieldType
+    quantizations: FieldTensors
+    output: Output
+
+    other_types = ("quantizations", "output")
+
+
+class QuantizeDesc(_BlockwiseDesc):
     """DML_QUANTIZE_OPERATOR_DESC: makes integers of 4 or 8 bits of numbers, by blocks that have a scale each.
 
     output = clamp(round(input / scale) + zero_point), to the limits of the data type of `output`
@@ -105,13 +116,7 @@ class QuantizeDesc(OperatorDesc):
     Source: DML_QUANTIZE_OPERATOR_DESC. Its page gives types alone; blocks are those of ONNX Runtime.
     """
 
-    input: Input
-    quantization_type: FieldType
-    quantizations: FieldTensors
-    output: Output
-
     in_jax = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
-    other_types = ("quantizations", "output")
     support = (Support.of("6_3", RANKS_1_TO_8, input=FLOATS, output=_SMALL),)
     constraints = (_COUNTED, _BLOCKS, _ALIKE, same_sizes("output", "input"), _types("input", "output"))
 
@@ -120,7 +125,7 @@ class QuantizeDesc(OperatorDesc):
         return quantize(input, scale, zero_point, self.output.dtype)
 
 
-class DequantizeDesc(OperatorDesc):
+class DequantizeDesc(_BlockwiseDesc):
     """DML_DEQUANTIZE_OPERATOR_DESC: makes numbers of integers of 4 or 8 bits, by blocks that have a scale each.
 
     output = (input - zero_point) * scale
@@ -139,13 +144,7 @@ class DequantizeDesc(OperatorDesc):
     Source: DML_DEQUANTIZE_OPERATOR_DESC. Its page gives types alone; blocks are those of ONNX Runtime.
     """
 
-    input: Input
-    quantization_type: FieldType
-    quantizations: FieldTensors
-    output: Output
-
     in_jax = "jax.numpy.subtract(q, zero_point) * scale"
-    other_types = ("quantizations", "output")
     support = (Support.of("6_3", RANKS_1_TO_8, input=_SMALL, output=FLOATS),)
     constraints = (_COUNTED, _BLOCKS, _ALIKE, same_sizes("output", "input"), _types("output", "input"))
 

@@ -49,17 +49,29 @@ _SIZES = (
     if_given("zero_point", same_sizes("zero_point", "input")),
     same_sizes("output", "input"),
 )
-_NEEDS_ZERO_POINT = below(
-    "6_2",
-    custom(
-        "given(zero_point)",
-        "{zero_point} must be given",
-        lambda x: "it is left out" if x["zero_point"] is None else None,
-    ),
-)
 
 
-class ElementWiseQuantizeLinearDesc(OperatorDesc):
+class _ByScaleDesc(OperatorDesc, is_base=True):
+    """The base of quantising and of dequantising by a scale and a zero point."""
+
+    input: Input
+    scale: Input
+    zero_point: OptionalInput
+    output: Output
+
+    lifted = (
+        below(
+            "6_2",
+            custom(
+                "given(zero_point)",
+                "{zero_point} must be given",
+                lambda x: "it is left out" if x["zero_point"] is None else None,
+            ),
+        ),
+    )
+
+
+class ElementWiseQuantizeLinearDesc(_ByScaleDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC: makes integers of numbers, as multiples of a scale.
 
     output = clamp(round(input / scale) + zero_point), to the limits of the data type of `output`
@@ -78,11 +90,6 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
     Source: DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC, which does not say how halves are rounded.
     """
 
-    input: Input
-    scale: Input
-    zero_point: OptionalInput
-    output: Output
-
     in_jax = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
     other_types = ("scale", "zero_point", "output")
     support = (
@@ -92,13 +99,12 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
         Support.of("1_0", RANK_4, input=REAL, output=(DataType.UINT8,)),
     )
     constraints = (*_SIZES, _TYPE_OF_SCALE, same_type("zero_point", "output"))
-    lifted = (_NEEDS_ZERO_POINT,)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
         return quantize(input, scale, zero_point, self.output.dtype)
 
 
-class ElementWiseDequantizeLinearDesc(OperatorDesc):
+class ElementWiseDequantizeLinearDesc(_ByScaleDesc):
     """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC: makes numbers of integers, as multiples of a scale.
 
     output = (input - zero_point) * scale
@@ -115,11 +121,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
       [-64.    0.   63.5]
     """
 
-    input: Input
-    scale: Input
-    zero_point: OptionalInput
-    output: Output
-
     in_jax = "jax.numpy.subtract(q, zero_point) * scale"
     other_types = ("scale", "output")
     support = (
@@ -129,7 +130,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
         Support.of("1_0", RANK_4, input=(DataType.UINT8,), scale=REAL),
     )
     constraints = (*_SIZES, same_type("scale", "output"))
-    lifted = (_NEEDS_ZERO_POINT,)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
         return narrow_apart(dequantize(input, scale, zero_point), scale.dtype)

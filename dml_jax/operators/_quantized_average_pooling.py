@@ -12,7 +12,7 @@ from ..operations.values.xla_workarounds import divide
 from ._average_pooling import sums_and_counts
 from ._pooling_rules import Image, Pooled, pooling_struct_rules
 from ._quantization import BYTES, REAL, PerAxis, centred, quantize, rules_of, scales_of, spread, unfused, zero_points_of
-from ._sliding_windows import Dilations, EndPadding, StartPadding, Strides, WindowSize
+from ._sliding_windows import Dilations, EndPadding, StartPadding, Strides, WindowSize, attributes_of, sliding
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]
 
@@ -80,9 +80,8 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
         output_scale: jax.Array,
         output_zero_point: jax.Array | None,
     ) -> jax.Array:
-        operands = {**self.operands(), "window_sizes": self.window_size}
-        whole = centred(input, input_zero_point)
-        total, count = sums_and_counts(whole, operands, self.include_padding)
+        windows = sliding(input.shape, self.window_size, *attributes_of(self).values())
+        total, count = sums_and_counts(centred(input, input_zero_point), windows, self.include_padding)
         real = total.astype(jnp.float32) * spread(input_scale, total.shape)
         mean = unfused(divide(real, count.astype(jnp.float32)))
         return quantize(mean, output_scale, output_zero_point, self.output.dtype)

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, sizes_follow
+from ..core.structs.activation_fusion import FusedEach
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.structs.field_types import Named
-from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, named
+from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
@@ -38,6 +39,28 @@ SequenceLengths = Annotated[
 # Per direction of the network, one or two: whether it runs from the last step to the first.
 BACKWARD = {"forward": (False,), "backward": (True,), "bidirectional": (False, True)}
 LEVELS = (Support.of("1_0", RANK_4, input=FLOATS, sequence_lengths=(DataType.UINT32,)),)
+
+
+class OneStateDesc(OperatorDesc[Any], is_base=True):
+    """The base of RNN and GRU; LSTM has a second state, and its fields between these.
+
+    Args:
+      output_sequence: (S, D, B, H), the states of all steps; or None.
+      output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
+    """
+
+    input: Steps
+    weight: Input
+    recurrence: Input
+    bias: OptionalInput
+    hidden_init: InitialState
+    sequence_lengths: SequenceLengths
+    output_sequence: OptionalOutput
+    output_single: OptionalOutput
+    activation_descs: FusedEach
+    direction: FieldDirection
+
+    support = LEVELS
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,14 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, floats, if_given, integer_indices, one_of, representable, same_dtype
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
-from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation
+from ..core.structs.activation_fusion import Fusions, supported_activation
 from ..core.structs.feature_level import NEWEST
-from ..core.structs.fields import Input, OptionalInput, OptionalOutput
-from ..core.structs.operator_desc import OperatorDesc
 from ._recurrent_layers import RNN, recurrent_layer
 from ._recurrent_rules import (
     BACKWARD,
-    LEVELS,
     Counts,
-    FieldDirection,
-    InitialState,
+    OneStateDesc,
     RecurrentNetworkDirection,
-    SequenceLengths,
-    Steps,
     compute_layer,
     per_direction,
     sizes_of,
@@ -155,15 +149,13 @@ def rnn(
 # The struct.
 
 
-class RnnDesc(OperatorDesc[Any]):
+class RnnDesc(OneStateDesc):
     """DML_RNN_OPERATOR_DESC: runs a recurrent network of one layer over the steps of `input`.
 
     Args:
       weight: (1, D, H, I), with H hidden units and D directions.
       recurrence: (1, D, H, H).
       bias: (1, 1, D, 2 * H): that of `weight`, then that of `recurrence`; or None, 0.
-      output_sequence: (S, D, B, H), the states of all steps; or None.
-      output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
       activation_descs: an `Activation` per direction.
 
     Example:
@@ -175,18 +167,6 @@ class RnnDesc(OperatorDesc[Any]):
       [  1.  12. 123.]
     """
 
-    input: Steps
-    weight: Input
-    recurrence: Input
-    bias: OptionalInput
-    hidden_init: InitialState
-    sequence_lengths: SequenceLengths
-    output_sequence: OptionalOutput
-    output_single: OptionalOutput
-    activation_descs: FusedEach
-    direction: FieldDirection
-
-    support = LEVELS
     constraints = struct_rules(RNN)
 
     def compute_checked(self, **arrays: jax.Array | None) -> Any:

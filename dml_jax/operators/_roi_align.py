@@ -180,7 +180,6 @@ def roi_align(
 
 # The structs.
 
-STRUCT_RULES = struct_rules("output", "input")
 # Attributes of the newer structs, as the function names them.
 _OFFSETS = {
     "input_pixel_offset": "input_pixel_offset",
@@ -209,15 +208,12 @@ def aligned(
     )
 
 
-class RoiAlignDesc(OperatorDesc):
-    """DML_ROI_ALIGN_OPERATOR_DESC: resamples regions of pictures, each to the same size.
+class _VersionDesc(OperatorDesc, is_base=True):
+    """The base of both versions.
 
     Args:
       input: (N, C, H, W).
       output: (R, C, height, width).
-      out_of_bounds_input_value: of a sample more than 1 away from the pixels.
-
-    Source: DML_ROI_ALIGN_OPERATOR_DESC: ROI_ALIGN1 with the offsets 0.5 and -0.5.
     """
 
     input: Input
@@ -228,38 +224,40 @@ class RoiAlignDesc(OperatorDesc):
     interpolation_mode: FieldMode
     spatial_scale_x: ScaleX
     spatial_scale_y: ScaleY
-    out_of_bounds_input_value: Float
-    minimum_samples_per_output: LeastSamples
-    maximum_samples_per_output: MostSamples
 
     other_ranks = ("roi", "batch_indices")
-    support = since("3_0")
-    constraints = STRUCT_RULES
+    constraints = struct_rules("output", "input")
 
     def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
         return aligned(self, input, roi, batch_indices, self.output.sizes[2:])
 
 
-class RoiAlign1Desc(OperatorDesc):
+class RoiAlignDesc(_VersionDesc):
+    """DML_ROI_ALIGN_OPERATOR_DESC: resamples regions of pictures, each to the same size.
+
+    Args:
+      out_of_bounds_input_value: of a sample more than 1 away from the pixels.
+
+    Source: DML_ROI_ALIGN_OPERATOR_DESC: ROI_ALIGN1 with the offsets 0.5 and -0.5.
+    """
+
+    out_of_bounds_input_value: Float
+    minimum_samples_per_output: LeastSamples
+    maximum_samples_per_output: MostSamples
+
+    support = since("3_0")
+
+
+class RoiAlign1Desc(_VersionDesc):
     """DML_ROI_ALIGN1_OPERATOR_DESC: resamples regions of pictures, each to the same size, with offsets of pixels.
 
     Args:
-      input: (N, C, H, W).
-      output: (R, C, height, width).
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.
       align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
     """
 
-    input: Input
-    roi: Regions
-    batch_indices: BatchIndices
-    output: Output
-    reduction_function: ReductionOfSamples
-    interpolation_mode: FieldMode
-    spatial_scale_x: ScaleX
-    spatial_scale_y: ScaleY
     input_pixel_offset: Float
     output_pixel_offset: Float
     out_of_bounds_input_value: Float
@@ -267,9 +265,4 @@ class RoiAlign1Desc(OperatorDesc):
     maximum_samples_per_output: MostSamples
     align_regions_to_corners: Bool
 
-    other_ranks = ("roi", "batch_indices")
     support = since("4_0")
-    constraints = STRUCT_RULES
-
-    def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
-        return aligned(self, input, roi, batch_indices, self.output.sizes[2:])

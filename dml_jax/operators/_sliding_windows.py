@@ -11,6 +11,7 @@ from ..core.arguments.kinds import per_dimension
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
 from ..core.structs.fields import Ints
+from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 
 # The least number of each attribute, which is its default.
@@ -28,10 +29,24 @@ Dilations = Annotated[Ints, "elements from one of a window to its next one; at l
 SizesOf = Callable[[Operands], Sequence[Any] | None]
 
 
-def sliding(x: Operands, sizes: Sequence[Any]) -> list[Windows]:
-    """Returns the windows along each spatial dimension, where `sizes` are those of the image."""
-    attributes = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
-    return [Windows(*w) for w in zip(sizes, *attributes, strict=True)]
+def sliding(shape: Sequence[Any], window_sizes: Any, *others: Any) -> list[Windows]:
+    """Returns the windows along each spatial dimension: the last ones of `shape`, as many as there are window sizes.
+
+    Args:
+      shape: of the image.
+      window_sizes: one per spatial dimension.
+      others: strides, dilations, start_padding and end_padding; None for the least numbers.
+    """
+    count = len(window_sizes)
+    least = ([n] * count for n in _LEAST.values())
+    attributes = [n if given is None else given for n, given in zip(least, (window_sizes, *others), strict=True)]
+    return [Windows(*w) for w in zip(shape[len(shape) - count :], *attributes, strict=True)]
+
+
+def attributes_of(desc: OperatorDesc[Any]) -> dict[str, Any]:
+    """Returns the attributes of a struct's windows beside their sizes; None for one that it does not have."""
+    operands = desc.operands()
+    return {name: operands.get(name) for name in _OTHERS}
 
 
 def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:
@@ -60,7 +75,7 @@ def windows_if_valid(x: Operands, sizes_of: SizesOf) -> list[Windows]:
     """Returns the windows; none if another rule is broken."""
     sizes = sizes_of(x)
     broken = sizes is None or len(sizes) != len(x[_SIZES]) or any(rule.broken_by(x) for rule in (*_COUNTS, *_NUMBERS))
-    return [] if broken else sliding(x, sizes or ())
+    return [] if broken else sliding(sizes or (), *(x[name] for name in _LEAST))
 
 
 def _fit(sizes_of: SizesOf) -> Rule:

@@ -20,6 +20,7 @@ from ._sliding_windows import (
     Dilations,
     PerWindow,
     Strides,
+    attributes_of,
     columns_of,
     function_rules,
     sliding,
@@ -104,16 +105,9 @@ def unfold(
 
     Source: DML_UNFOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
     """
-    operands: Operands = {
-        "window_sizes": window_sizes,
-        "strides": strides,
-        "dilations": dilations,
-        "start_padding": start_padding,
-        "end_padding": end_padding,
-    }
-    array, count = jnp.asarray(input), len(operands["window_sizes"])
-    *lead, channels = array.shape[:-count]
-    windows = sliding(operands, array.shape[-count:])
+    array = jnp.asarray(input)
+    windows = sliding(array.shape, window_sizes, strides, dilations, start_padding, end_padding)
+    *lead, channels = array.shape[: -len(windows)]
     rows, columns = columns_of(windows)
     return unfold_windows(array, windows).reshape(*lead, channels * rows, columns)
 
@@ -154,11 +148,4 @@ class UnfoldDesc(OperatorDesc):
     constraints = struct_rules("input", "output")
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return unfold(
-            input,
-            self.window_sizes,
-            strides=self.strides,
-            dilations=self.dilations,
-            start_padding=self.start_padding,
-            end_padding=self.end_padding,
-        )
+        return unfold(input, self.window_sizes, **attributes_of(self))

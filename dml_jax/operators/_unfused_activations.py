@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.rules import same_sizes
-from ..core.structs.fields import Axes, Float, Input, Output  # noqa: F401  # annotations of the base name them
-from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, since
+from ..core.structs.fields import Float
+from ._activation_structs import ActivationDesc, AlongAxesDesc, AlongLastDesc, since
 
 __all__ = [
     "ActivationHardSwishDesc",
@@ -16,23 +15,16 @@ __all__ = [
 ]
 
 
-class ActivationHardmaxDesc(ActivationDesc):
+class ActivationHardmaxDesc(AlongLastDesc):
     """DML_ACTIVATION_HARDMAX_OPERATOR_DESC: 1 for the first maximum along the last dimension, 0 for the others."""
 
     in_jax = "jax.nn.one_hot(jax.numpy.argmax(x, -1), x.shape[-1])"
-    in_place = False
-    constraints = (same_sizes("output", "input"), EFFECTIVE_RANK)
 
 
-class ActivationHardmax1Desc(ActivationDesc):
+class ActivationHardmax1Desc(AlongAxesDesc):
     """DML_ACTIVATION_HARDMAX1_OPERATOR_DESC: 1 for the first maximum along the dimensions axes, 0 for the others."""
 
-    axes: Axes
-
     in_jax = "jax.nn.one_hot(jax.numpy.argmax(x, axis), x.shape[axis], axis=axis)"
-    in_place = False
-    support = since("5_1")
-    constraints = (same_sizes("output", "input"), AXES)
 
 
 class ActivationHardSwishDesc(ActivationDesc):
@@ -45,23 +37,16 @@ class ActivationHardSwishDesc(ActivationDesc):
     support = since("6_2")
 
 
-class ActivationLogSoftmaxDesc(ActivationDesc):
+class ActivationLogSoftmaxDesc(AlongLastDesc):
     """DML_ACTIVATION_LOG_SOFTMAX_OPERATOR_DESC: x - ln(the sum of exp(x) along the last dimension)."""
 
     in_jax = "jax.nn.log_softmax"
-    in_place = False
-    constraints = (same_sizes("output", "input"), EFFECTIVE_RANK)
 
 
-class ActivationLogSoftmax1Desc(ActivationDesc):
+class ActivationLogSoftmax1Desc(AlongAxesDesc):
     """DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC: x - ln(the sum of exp(x) along the dimensions axes)."""
 
-    axes: Axes
-
     in_jax = "jax.nn.log_softmax"
-    in_place = False
-    support = since("5_1")
-    constraints = (same_sizes("output", "input"), AXES)
 
 
 class ActivationSwishDesc(ActivationDesc):

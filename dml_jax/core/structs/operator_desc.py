@@ -22,7 +22,7 @@ from .activation_fusion import supported_activation
 from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .feature_level_tables import Support, table_rules
-from .fields import Field, fields_of
+from .fields import Field, annotation_of, fields_of
 from .struct_help import complete_docstring, shown_signature
 from .struct_names import operator_type_of
 from .struct_rules import shared_by_all
@@ -72,6 +72,8 @@ class OperatorDesc(Computation[R]):
         fields = cls.fields()
         constructor: Any = cls.__init__
         constructor.__signature__ = shown_signature(cls)
+        # Not names: those of a base may be of another module.
+        constructor.__annotations__ |= {name: annotation_of(cls, name) for name in fields}
         if written:
             docstrings = [base.__doc__ or "" for base in reversed(cls.__mro__) if is_dataclass(base)]
             home = "dml_jax.descs" if cls.in_jax else "dml_jax"

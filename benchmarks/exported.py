@@ -173,7 +173,7 @@ def measured(network: Network, dtype: str, effort: Effort) -> list[Measured]:
     except Exception as error:  # of no type of its own
         sys.stderr.write(f"{network.name}: torch.compile: {str(error).partition(chr(10))[0]}\n")
     moved = sum(w.nbytes for w in module.parameters()) + x.nbytes
-    case = Case(OPERATOR, f"{network.name}, {dtype}", {}, tuple, moved)
+    case = Case(OPERATOR, f"{network.name}, {dtype}", needed=moved)
     rows = measure_runs(case, {**runs, COPY: copy_of(moved, 1)}, effort, COPY)
     first = runs[OURS].value(COMPARED).astype(np.float64)
     errors = {name: np.abs(run.value(COMPARED) - first).max() / np.abs(first).max() for name, run in runs.items()}

@@ -22,7 +22,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -285,17 +285,12 @@ def listed(text: str = "") -> list[Program]:
 
 def _of_cases(text: str) -> Iterator[Program]:
     for way, case in _cases():
-        if text in (name := f"{case.name}, {way}"):  # making data takes long
-            arrays = _described(case.make)
+        if text in (name := f"{case.name}, {way}"):
+            arrays = tuple((x.shape, str(x.dtype)) for x in case.arrays)
             if way == "vmap" and not arrays:
                 continue  # such as a fill, of which nothing can be mapped
             is_wide = any(np.dtype(dtype).itemsize == 8 for _, dtype in arrays)
             yield Program(name, way, case.operator, dict(case.attributes), arrays, is_wide)
-
-
-@lru_cache(maxsize=1)
-def _described(make: Callable[[], Iterable[Any]]) -> tuple[tuple[tuple[int, ...], str], ...]:
-    return tuple((tuple(array.shape), str(array.dtype)) for array in make())
 
 
 def _cases() -> Iterator[tuple[str, Any]]:
@@ -325,12 +320,9 @@ def _cases() -> Iterator[tuple[str, Any]]:
 def _read_of(case: Any) -> Any:
     """The read whose gradient is measured; its case makes what flows back."""
     attributes = {name: value for name, value in case.attributes.items() if name != "shape"}
-
-    def make() -> tuple[Any, Any]:
-        updates, indices = case.make()
-        return jax.ShapeDtypeStruct(case.attributes["shape"], updates.dtype), indices
-
-    return replace(case, attributes=attributes, make=make)
+    updates, indices = case.arrays
+    table = replace(updates, shape=case.attributes["shape"])
+    return replace(case, attributes=attributes, arrays=[table, indices])
 
 
 def _of_others() -> Iterator[Program]:

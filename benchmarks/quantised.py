@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from dml_jax.bench.case import Arrays, Case, normal
+from dml_jax.bench.case import Case, Drawn, normal
 from dml_jax.bench.implementations import Implementation, JaxRun
 from dml_jax.bench.onnx_image_networks import NetworkRun
 from dml_jax.bench.peers import runtime_run, versions
@@ -61,8 +61,8 @@ class Network:
     tolerance: float
     dtype: str = "float32"
 
-    def input(self, batch: int) -> Arrays:
-        return (normal((batch, *self.sizes), self.dtype),)
+    def input(self, batch: int) -> Drawn:
+        return normal((batch, *self.sizes), self.dtype)
 
 
 # Networks of random weights.
@@ -189,7 +189,7 @@ def _files(network: Network, folder: Path) -> tuple[Path, Path]:
     if not quantised.exists() and network.quantised:
         onnx.save(network.quantised(), quantised)
     elif not quantised.exists():
-        _quantise(floats, quantised, *network.input(max(network.batches)))
+        _quantise(floats, quantised, network.input(max(network.batches)).make())
     return quantised, floats
 
 
@@ -220,10 +220,10 @@ def measured(networks: Sequence[Network], folder: Path, effort: Effort) -> Itera
         files = _files(network, folder)
         weights = sum(len(tensor.raw_data) for tensor in onnx.load(files[0]).graph.initializer)
         for batch in network.batches:
-            make_input = partial(network.input, batch)
             detail = f"{network.name}, {batch} {network.unit}{'s' * (batch > 1)}"
-            moved = weights + make_input()[0].nbytes
-            case = Case("quantised", detail, {}, make_input, moved, network.tolerance)
+            x = network.input(batch)
+            how: Any = {"needed": weights + x.nbytes, "tolerance": network.tolerance}
+            case = Case("quantised", detail, {}, [x], **how)
             yield measure(case, list(_implementations(*files)), effort)
 
 

@@ -101,13 +101,21 @@ def test_bytes_are_what_the_arrays_need():
     """Of operators that read and write everything once; a gather also reads its indices."""
     for case in operators.quick():
         arrays = case.make()
-        written = sum(out.size * out.dtype.itemsize for out in jax.tree.leaves(case.output(arrays)))
+        written = sum(out.nbytes for out in jax.tree.leaves(case.output))
         if case.operator in ("depth_to_space", "space_to_depth", "join", "split", "tile", "pad"):
             assert case.moved == sum(array.nbytes for array in arrays) + written
         if case.operator == "slice":
             assert case.moved == 2 * written
         if case.operator == "gather_elements":
             assert case.moved == arrays[0].nbytes + arrays[1].nbytes + written
+
+
+def test_arrays_are_made_as_they_are_described(exhaustive):
+    """Cases know their bytes, and what they are called, before anything is made."""
+    cases = [*operators.small(), *operators.full(2**16), *operators.real(2**16), *GRADIENTS]
+    for case in cases[:: 1 if exhaustive else 7]:
+        for described, made in zip(case.arrays, case.make(), strict=True):
+            assert (described.shape, described.dtype) == (made.shape, made.dtype), case.name
 
 
 def test_shapes_of_real_programs_have_names_of_their_own():
@@ -133,7 +141,7 @@ SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 def test_all_contenders_give_the_same_bits(name):
     case = {**FULL, **REAL}[name]
     arrays = case.make()
-    with jax.enable_x64(bool(arrays) and arrays[0].dtype.itemsize == 8):
+    with jax.enable_x64(case.needs_x64):
         runs = {c.name: r for c in peers.implementations(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", *(["jnp"] if case.operator not in WITHOUT_TWIN else [])} <= set(runs)
         same = timing._compare(runs, case.tolerance)
@@ -198,7 +206,7 @@ OF_CUPY = {case.name: case for case in TINY.values() if OPERATORS[case.operator]
 def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     case = OF_CUPY[name]
     arrays = case.make()
-    out, like = (implementations.host_arrays(case, arrays) for _ in range(2))
+    out, like = (implementations.host_arrays(case) for _ in range(2))
     OPERATORS[case.operator].cupy(np, case.attributes)(out, *arrays)
     OPERATORS[case.operator].numpy(case.attributes)(like, *arrays)
     np.testing.assert_array_equal(out, like)
@@ -392,7 +400,7 @@ def test_tolerances_are_of_float64():
 
 def test_numbers_to_compute_with_are_finite_and_of_either_sign():
     for kind in (2, 4, "bfloat16"):
-        found = normal((300, 300), kind).astype(np.float64)
+        found = normal((300, 300), kind).make().astype(np.float64)
         assert found.shape == (300, 300)
         assert -7 < found.min() < -3
         assert 3 < found.max() < 7
@@ -402,7 +410,7 @@ def test_numbers_to_compute_with_are_finite_and_of_either_sign():
 def test_an_operator_that_makes_numbers_has_no_arrays():
     made = next(one for one in operators.quick() if one.operator == "fill_value_constant")
     assert made.make() == ()
-    assert not made.needs_x64(())
+    assert not made.needs_x64
     measured = timing.measure(made, implementations.own(eager=False), timing.Effort(rounds=1, seconds=1e-4))
     assert {m.contender for m in measured} >= {"dml_jax", "fresh", "jnp"}
     assert all(m.same_bits for m in measured)

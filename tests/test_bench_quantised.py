@@ -53,7 +53,7 @@ def test_the_command_stores_and_shows_each_case(tmp_path, monkeypatch, capsys):
 
 
 def test_quantised_matrices_are_arguments_and_are_multiplied_as_integers(tmp_path):
-    x = DENSE.input(3)
+    x = (DENSE.input(3).make(),)
     run = NetworkRun(onnx.load(quantised._files(DENSE, tmp_path)[0]), [x])
     weights = run.called.args[0]
     assert [(w.shape, w.dtype) for w in weights.values()] == [((64, 128), np.int8), ((128, 32), np.int8)]
@@ -65,7 +65,7 @@ def test_quantised_matrices_are_arguments_and_are_multiplied_as_integers(tmp_pat
 
 def test_the_block_of_4_bits_is_that_of_its_floats():
     floats, bits = (feed_forward(64, 96, "float32", is_quantised=q) for q in (False, True))
-    (x,) = block("float32").input(3)
+    x = block("float32").input(3).make()
     (wanted,) = runtime(floats, {"x": x})
     np.testing.assert_allclose(to_jax(bits)(x), wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
     stored = [numpy_helper.to_array(tensor).nbytes for tensor in bits.graph.initializer]

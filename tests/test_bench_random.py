@@ -18,6 +18,7 @@ from rich.console import Console
 
 from benchmarks.page import TABLES
 from dml_jax.bench import compile_costs, operators, random_program_section, random_programs, results, timing
+from dml_jax.bench.case import Drawn
 from dml_jax.bench.random_draws import Draws
 from dml_jax.bench.random_programs import GROUPS, drawn
 from dml_jax.command import bench_run
@@ -170,7 +171,7 @@ def test_the_page_has_the_same_table(tmp_path):
 
 # The command.
 
-QUICKLY = ("--random", 1, "--seconds", 0.001, "--size", 1, "--rounds", 1, "--no-peers")
+QUICKLY = ("--random", 1, "--seconds", 1e-9, "--size", 1, "--rounds", 1, "--no-peers")
 
 
 @pytest.fixture(autouse=True)
@@ -182,7 +183,7 @@ def test_a_run_prints_groups_and_stores_every_program(tmp_path):
     files = [tmp_path / name for name in ("r.json", "r.csv")]
     done = run(*QUICKLY, "-k", "rows,", "-k", "narrow,", "--json", files[0], "--csv", files[1])
     assert done.exit_code == 0, done.output
-    wanted = [case.name for case in drawn(1, 2**20, 0.001) if case.group in ("rows", "narrow")]
+    wanted = [case.name for case in drawn(1, 2**20, 1e-9) if case.group in ("rows", "narrow")]
     read = results.Results.read(files[0])
     assert [name for name, _ in read.by_case()] == wanted
     assert [row.contender for row in read.rows] == ["dml_jax", "plain", "jnp"] * 2
@@ -195,9 +196,15 @@ def test_a_run_prints_groups_and_stores_every_program(tmp_path):
 
 
 def changed(monkeypatch, group, make):
-    """Lets a group draw programs whose data `make` makes."""
+    """Lets a group draw programs whose first array `make` makes."""
     real = GROUPS[group]
-    monkeypatch.setitem(GROUPS, group, lambda draws: replace(real(draws), make=make))
+
+    def draw(draws):
+        program = real(draws)
+        first, *others = program.arrays
+        return replace(program, arrays=[replace(first, make=make), *others])
+
+    monkeypatch.setitem(GROUPS, group, draw)
 
 
 def test_other_programs_run_when_one_fails(monkeypatch, tmp_path):
@@ -222,7 +229,7 @@ def test_an_interrupted_run_prints_and_stores_what_there_is(monkeypatch, tmp_pat
 
     def make():
         signal.raise_signal(signal.SIGINT)
-        return case.make()
+        return case.arrays[0].make()
 
     changed(monkeypatch, "rows", make)
     done = run(*QUICKLY, "-k", "rows,", "-k", "narrow,", "--json", tmp_path / "r.json")
@@ -294,7 +301,8 @@ def test_every_sample_traces_anew_and_temporary_arrays_count():
         traced.append(x)
         return jnp.sort(jnp.sort(x * 2)[::-1] * 3)
 
-    case = replace(next(operators.quick()), make=lambda: (np.arange(1000, dtype=np.float32),))
+    numbers = Drawn((1000,), np.dtype(np.float32), lambda: np.arange(1000, dtype=np.float32))
+    case = replace(next(operators.quick()), arrays=[numbers])
     (cost,) = compile_costs._measure(case, {"dml_jax": sorted_twice}, timing.Effort(3, 1e-4))
     assert len(traced) == 4  # and one that does not count
     assert cost.floor == 8000

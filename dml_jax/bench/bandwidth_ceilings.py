@@ -1,16 +1,15 @@
 """Bandwidth ceilings of a device: read, write, copy, scale and triad (STREAM), beside its data sheet."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from .case import Arrays, Case, mib, normal
+from .case import Case, Drawn, FunctionCase, mib, normal
 from .implementations import compiled
 from .section import Section, of_cases, of_peak, spread_of, unframed
 from .timing import Measured
@@ -118,27 +117,15 @@ KERNELS = {
 JITTED = compiled("jax", lambda case: case.call)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ceiling(Case):
-    """A kernel on arrays of one size; `function` takes the arrays."""
-
-    function: Callable[..., jax.Array] = field(compare=False)
-
-    def call(self, *arrays: Any) -> Any:
-        return self.function(*arrays)
-
-
-def cases(size: int) -> Iterator[Ceiling]:
+def cases(size: int) -> Iterator[Case]:
     """A case of each STREAM kernel, which reads and writes about `size` bytes."""
     for name, kernel in KERNELS.items():
         n = max(1, size // (4 * kernel.moved * SUMS)) * SUMS
         moved = 4 * kernel.moved * n
-        make, function = partial(_data, kernel.operands, n), partial(kernel.function, n)
-        yield Ceiling(OPERATOR, f"{name} float32 {mib(moved)}", {}, make, moved, function=function)
-
-
-def _data(operands: str, n: int) -> Arrays:
-    return tuple(np.full((), FACTOR, np.float32) if letter == "a" else normal((n,), 4) for letter in operands)
+        factor = Drawn((), np.dtype(np.float32), partial(np.full, (), FACTOR, np.float32))
+        arrays = [factor if letter == "a" else normal((n,), 4) for letter in kernel.operands]
+        function = partial(kernel.function, n)
+        yield FunctionCase(OPERATOR, f"{name} float32 {mib(moved)}", {}, arrays, needed=moved, function=function)
 
 
 def section(size: int) -> Section:

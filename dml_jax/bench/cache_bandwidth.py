@@ -133,7 +133,7 @@ def section(largest: int | None = None) -> Section:
 
 
 def _case(size: int) -> Case:
-    return Case(OPERATOR, mib(size) if size >= 2**10 else f"{size} B", {}, tuple, size)
+    return Case(OPERATOR, mib(size) if size >= 2**10 else f"{size} B", needed=size)
 
 
 def _measured(case: Case, effort: Effort) -> list[Measured]:

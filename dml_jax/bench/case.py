@@ -1,8 +1,8 @@
 """A case of the benchmark: an operator, its attributes, and real data of one size."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -15,8 +15,29 @@ import dml_jax
 # By bytes of a number: some roundings of it, as a part of the largest result.
 ROUNDED = {1: 2**-7, 2: 2**-9, 4: 2**-20}
 DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}
+INT32 = np.dtype("int32")  # of indices
 
 Arrays = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An array that is made when it is measured: most cases are only listed, or passed over by their names."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    make: Callable[[], np.ndarray]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{dims(self.shape)} {self.dtype}"
+
+    def then(self, change: Callable[[np.ndarray], np.ndarray]) -> "Drawn":
+        """The array after a change that keeps its shape and dtype."""
+        return replace(self, make=lambda: change(self.make()))
 
 
 @dataclass(frozen=True)
@@ -27,23 +48,47 @@ class Case:
       operator: a public function of dml_jax.
       detail: what tells it from others of the operator.
       attributes: keyword arguments of the function.
-      make: real data, the data type's first; none for an operator that makes numbers.
-      moved: bytes that have to move: what is needed read once, the output written once.
+      arrays: real data, the data type's first; none for an operator that makes numbers.
+      needed: bytes that have to move; None if every array is read once, and the output written once.
       tolerance: how far results may be apart, as a part of the largest; 0 compares bits.
       operations: that have to be computed; then a product of matrices with as many is the ceiling, not a copy.
     """
 
     operator: str
     detail: str
-    attributes: Mapping[str, Any]
-    make: Callable[[], Arrays] = field(compare=False)
-    moved: int
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Sequence[Drawn] = field(default=(), compare=False)
+    _: KW_ONLY
+    needed: int | None = None
     tolerance: float = 0.0
     operations: int = 0
 
     @property
     def name(self) -> str:
         return f"{self.operator} {self.detail}"
+
+    @cached_property
+    def moved(self) -> int:
+        """Bytes that have to move."""
+        if self.needed is not None:
+            return self.needed
+        return sum(x.nbytes for x in (*self.arrays, *jax.tree.leaves(self.output)))
+
+    @cached_property
+    def output(self) -> Any:
+        """The result without numbers; of several, a tuple."""
+        given = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.arrays]
+        with jax.enable_x64(self.needs_x64):
+            made = jax.eval_shape(self.call, *given)
+        return jax.tree.map(lambda x: Drawn(x.shape, x.dtype, partial(np.zeros, x.shape, x.dtype)), made)
+
+    @property
+    def needs_x64(self) -> bool:
+        """Whether its data has 64 bits."""
+        return bool(self.arrays) and self.arrays[0].dtype.itemsize == 8
+
+    def make(self) -> Arrays:
+        return tuple(x.make() for x in self.arrays)
 
     def call(self, *arrays: Any) -> Any:
         """The call of dml_jax."""
@@ -58,13 +103,19 @@ class Case:
         source = f"lambda {', '.join(names)}: _call({', '.join(given)})"
         return eval(source, {"_call": function, **self.attributes})  # `reduce` has an attribute "function"
 
-    def needs_x64(self, arrays: Arrays) -> bool:
-        """Whether its data has 64 bits."""
-        return bool(arrays) and arrays[0].dtype.itemsize == 8
 
-    def output(self, arrays: Arrays) -> Any:
-        """The shape and dtype of the result; of several, a tuple."""
-        return jax.eval_shape(self.call, *arrays)
+@dataclass(frozen=True, kw_only=True)
+class FunctionCase(Case):
+    """A case of another function than that of the operator.
+
+    Args:
+      function: takes the arrays.
+    """
+
+    function: Callable[..., Any] = field(compare=False)
+
+    def call(self, *arrays: Any) -> Any:
+        return self.function(*arrays)
 
 
 @lru_cache(maxsize=4)
@@ -73,26 +124,32 @@ def _bytes(count: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 0x40, count, dtype=np.uint8)
 
 
-def data(shape: Sequence[int], kind: int | str) -> np.ndarray:
+def data(shape: Sequence[int], kind: int | str) -> Drawn:
     """An array of finite numbers, of a type or of the usual one of so many bytes."""
     dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
     count = prod(shape) * dtype.itemsize
-    return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(dtype).reshape(shape)
+    whole = max(2**20, 1 << (count - 1).bit_length())
+    return Drawn(tuple(shape), dtype, lambda: _bytes(whole)[:count].view(dtype).reshape(shape))
 
 
-def normal(shape: Sequence[int], kind: int | str) -> np.ndarray:
+def normal(shape: Sequence[int], kind: int | str) -> Drawn:
     """Normally distributed numbers in [-6, 6], of a dtype or of the usual dtype of `kind` bytes."""
     dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
-    return np.resize(np.random.default_rng(1).standard_normal(2**16 + 1).astype(dtype), shape)
+    make = lambda: np.resize(np.random.default_rng(1).standard_normal(2**16 + 1).astype(dtype), shape)  # noqa: E731
+    return Drawn(tuple(shape), dtype, make)
 
 
-def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> np.ndarray:
+def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> Drawn:
     """Indices below `n`: uniform, "sorted" along an axis, or as words of a language, by the law of "Zipf"."""
-    random = np.random.default_rng(2)
-    if order == "Zipf":
-        return np.minimum(random.zipf(1.3, shape) - 1, n - 1).astype(np.int32)
-    indices = random.integers(0, n, shape, dtype=np.int32)
-    return np.sort(indices, axis=axis) if order == "sorted" else indices
+
+    def make() -> np.ndarray:
+        random = np.random.default_rng(2)
+        if order == "Zipf":
+            return np.minimum(random.zipf(1.3, shape) - 1, n - 1).astype(np.int32)
+        indices = random.integers(0, n, shape, dtype=np.int32)
+        return np.sort(indices, axis=axis) if order == "sorted" else indices
+
+    return Drawn(shape, INT32, make)
 
 
 def mib(count: int) -> str:

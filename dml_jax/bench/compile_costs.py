@@ -65,7 +65,7 @@ def costs_section() -> Section:
     first: dict[str, Case] = {}
     for case in quick():
         first.setdefault(case.operator, case)
-    jobs = [_job(case, case.written(len(case.make())), jnp_of(case)) for case in first.values()]
+    jobs = [_job(case, case.written(len(case.arrays)), jnp_of(case)) for case in first.values()]
     read = gather_gradients.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
     jobs.append(_job(read, gather_gradients.gradient_of(read), gather_gradients.plain_of(read)))
     return Section("costs beside running", jobs, ["dml_jax", "jnp"], table, LEGEND)
@@ -79,7 +79,7 @@ def _job(case: Case, ours: Function, other: Function | None) -> Job:
 def _measure(case: Case, functions: dict[str, Function], effort: Effort) -> list[Cost]:
     """Measures the functions in random order, round by round. The first round warms up imports and does not count."""
     arrays, order, found = case.make(), random.Random(0), {name: [] for name in functions}
-    with jax.enable_x64(case.needs_x64(arrays)):
+    with jax.enable_x64(case.needs_x64):
         for _ in range(effort.rounds + 1):
             for name in order.sample([*functions], len(functions)):
                 found[name].append(_compiled(functions[name], arrays))

@@ -12,7 +12,7 @@ import numpy as np
 
 import dml_jax
 
-from .case import Arrays, Case, dims
+from .case import INT32, Arrays, Case, Drawn, dims
 from .implementations import Implementation, Run, compiled
 from .peers import cupy_run, has_cupy, torch_run
 
@@ -66,52 +66,52 @@ def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
 
 def of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises: dict[str, bool]) -> Case:
     """The gradient of so many rows, gathered from a table, whose indices have a distribution."""
-    return Case(
-        "gather",
-        f"gradient, {number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}",
-        {"axis": 0, **promises, "shape": (rows, width)},
-        lambda: (_updates((number, width), dtype), _indices(kind, rows, (number,), 0)),
-        (rows + number) * width * jnp.dtype(dtype).itemsize + 4 * number,
-    )
+    detail = f"{number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}"
+    attributes, indices = {"axis": 0, **promises, "shape": (rows, width)}, _indices(kind, rows, (number,), 0)
+    return _case("gather", detail, attributes, _updates((number, width), dtype), indices)
 
 
 def of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Case:
     """The gradient of as many elements as a matrix has, gathered along an axis, whose indices have a distribution."""
-    return Case(
-        "gather_elements",
-        f"gradient, {dims(shape)} axis {axis} {dtype} {kind}",
-        {"axis": axis, "shape": shape},
-        lambda: (_updates(shape, dtype), _indices(kind, shape[axis], shape, axis)),
-        prod(shape) * (2 * jnp.dtype(dtype).itemsize + 4),
-    )
+    detail, indices = f"{dims(shape)} axis {axis} {dtype} {kind}", _indices(kind, shape[axis], shape, axis)
+    return _case("gather_elements", detail, {"axis": axis, "shape": shape}, _updates(shape, dtype), indices)
 
 
 def _of_labels(rows: int, width: int, dtype: str) -> Case:
-    return Case(
-        "gather_elements",
-        f"gradient, labels of {rows}x{width} {dtype}",
-        {"axis": 1, "shape": (rows, width)},
-        lambda: (_updates((rows, 1), dtype), _indices("uniform", width, (rows, 1), 1)),
-        rows * width * jnp.dtype(dtype).itemsize,
-    )
+    updates, indices = _updates((rows, 1), dtype), _indices("uniform", width, (rows, 1), 1)
+    attributes = {"axis": 1, "shape": (rows, width)}
+    return _case("gather_elements", f"labels of {rows}x{width} {dtype}", attributes, updates, indices)
+
+
+def _case(operator: str, detail: str, attributes: Mapping[str, Any], updates: Drawn, indices: Drawn) -> Case:
+    """A gradient, which reads the updates and the indices, and writes a table of the attribute "shape"."""
+    needed = updates.nbytes + indices.nbytes + prod(attributes["shape"]) * updates.dtype.itemsize
+    return Case(operator, f"gradient, {detail}", attributes, [updates, indices], needed=needed)
+
+
+def _updates(shape: tuple[int, ...], dtype: str) -> Drawn:
+    return Drawn(shape, jnp.dtype(dtype), partial(_few_signs, shape, dtype))
 
 
 @lru_cache(maxsize=2)
-def _updates(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def _few_signs(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Sparse ones of both signs: their sums are small integers, exact in any order and dtype."""
     drawn = np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
     return ((drawn == 0).astype(np.int8) - (drawn == 1)).astype(jnp.dtype(dtype))
 
 
-def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> np.ndarray:
-    random = np.random.default_rng(4)
-    if kind == "one id":
-        return np.full(shape, n // 2, np.int32)
-    if kind == "permutation":
-        drawn = random.random(tuple(n if d == axis else size for d, size in enumerate(shape)), np.float32)
-        return np.argsort(drawn, axis).astype(np.int32)
-    drawn = random.zipf(1.3, shape) - 1 if kind == "Zipf" else random.integers(0, n, shape)
-    return np.minimum(drawn, n - 1).astype(np.int32)
+def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> Drawn:
+    def make() -> np.ndarray:
+        random = np.random.default_rng(4)
+        if kind == "one id":
+            return np.full(shape, n // 2, np.int32)
+        if kind == "permutation":
+            drawn = random.random(tuple(n if d == axis else size for d, size in enumerate(shape)), np.float32)
+            return np.argsort(drawn, axis).astype(np.int32)
+        drawn = random.zipf(1.3, shape) - 1 if kind == "Zipf" else random.integers(0, n, shape)
+        return np.minimum(drawn, n - 1).astype(np.int32)
+
+    return Drawn(shape, INT32, make)
 
 
 def gradient_of(case: Case, **changes: Any) -> Callable[..., jax.Array]:

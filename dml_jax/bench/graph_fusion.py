@@ -153,13 +153,11 @@ def _case(
 ) -> Case:
     """A case of a graph; `shapes` has per input the shape, and for indices their upper bound."""
 
-    def make() -> Arrays:
-        arrays = [data(s, itemsize) if n is None else random_indices(n, s) for s, n in shapes]
-        return tuple(array.reshape(-1) for array in arrays)
-
-    moved = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
+    flat = [((prod(shape),), count) for shape, count in shapes]
+    arrays = [data(shape, itemsize) if count is None else random_indices(count, shape) for shape, count in flat]
+    needed = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
     attributes = {"graph": graph, "shapes": [shape for shape, _ in shapes], "of": of}
-    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
+    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", attributes, arrays, needed=needed)
 
 
 def _tensor(sizes: tuple[int, ...], itemsize: int) -> TensorDesc:

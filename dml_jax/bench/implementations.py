@@ -164,11 +164,11 @@ def jnp_of(case: Case) -> Callable[..., Any] | None:
     return form(case.attributes) if form else None
 
 
-def host_arrays(case: Case, arrays: Arrays) -> Any:
+def host_arrays(case: Case) -> Any:
     """Arrays for the outputs of a case."""
-    return jax.tree.map(lambda one: np.zeros(one.shape, one.dtype), case.output(arrays))
+    return jax.tree.map(lambda one: one.make(), case.output)
 
 
 def _numpy(case: Case, turns: Sequence[Arrays]) -> Run | None:
     form = OPERATORS[case.operator].numpy
-    return HostRun(form(case.attributes), host_arrays(case, turns[0]), turns) if form else None
+    return HostRun(form(case.attributes), host_arrays(case), turns) if form else None

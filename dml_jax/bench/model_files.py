@@ -165,7 +165,7 @@ def _cost(name: str, contender: str, run: Any, inputs: Sequence[Any], loading: f
 def _timed_in_turn(path: str, runs: Mapping[str, CallRun], moved: int, effort: Effort) -> list[Measured]:
     """The rows of all runs, beside a copy of as many bytes, or of what no cache holds, which takes as long a byte."""
     copied = min(max(1, moved), CACHE)
-    case = Case(OPERATOR, path, {}, tuple, copied)
+    case = Case(OPERATOR, path, needed=copied)
     rows = measure_runs(case, {**runs, COPY: copy_of(copied, 1)}, effort, COPY)
     scale = moved / copied
     return [replace(row, moved=moved, of_copy=row.of_copy * scale) for row in rows if row.contender != COPY]

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .case import Arrays, Case
+from .case import Arrays, Case, Drawn
 from .implementations import Implementation, JaxRun
 from .peers import runtime_run
 
@@ -26,6 +26,8 @@ NETWORKS = {
     "vgg19": (143_667_240, 19_632_062_464),
     "zfnet512": (87_250_537, 1_481_727_008),
 }
+_SHAPE = (1, 3, 224, 224)
+PICTURE = Drawn(_SHAPE, np.dtype(np.float32), lambda: np.random.default_rng(1).standard_normal(_SHAPE, np.float32))
 TOLERANCE = 1e-3  # of the largest output: they round differently in up to 120 layers
 
 
@@ -33,7 +35,8 @@ def cases() -> Iterator[Case]:
     """A case per network, of one image of 3 x 224 x 224; none without the package onnx."""
     if find_spec("onnx"):
         for name, (weights, products) in NETWORKS.items():
-            yield Case("network", name, {}, _picture, 4 * weights, TOLERANCE, 2 * products)
+            how: Any = {"needed": 4 * weights, "tolerance": TOLERANCE, "operations": 2 * products}
+            yield Case("network", name, {}, [PICTURE], **how)
 
 
 def implementations(*, peers: bool) -> list[Implementation]:
@@ -84,10 +87,6 @@ def _random(rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
         return rng.uniform(0.5, 1.5, shape).astype(np.float32)
     inputs = prod(shape[1:]) if len(shape) > 2 else max(shape)
     return rng.standard_normal(shape, np.float32) * np.float32((2 / inputs) ** 0.5)
-
-
-def _picture() -> Arrays:
-    return (np.random.default_rng(1).standard_normal((1, 3, 224, 224), np.float32),)
 
 
 class NetworkRun(JaxRun):

@@ -174,12 +174,12 @@ def _run_of_torch(
 
     form = OPERATORS[case.operator].torch.get(name)
     write = form(torch, case.attributes) if form else None
-    return torch_run(change(write), host_arrays(case, turns[0]), turns) if write else None
+    return torch_run(change(write), host_arrays(case), turns) if write else None
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
     form = OPERATORS[case.operator].cupy
-    return cupy_run(case, form, host_arrays(case, turns[0]), turns) if form else None
+    return cupy_run(case, form, host_arrays(case), turns) if form else None
 
 
 def cupy_run(
@@ -210,7 +210,7 @@ def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
 
     form = OPERATORS[case.operator].onnx
     node = form(case.attributes) if form else None
-    outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case, turns[0]))]
+    outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case))]
     if node is None or _is_foreign((*turns[0], *outs)):
         return None
     turns = [node.arrays(arrays) for arrays in turns]

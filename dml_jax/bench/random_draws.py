@@ -1,30 +1,13 @@
 """Seeded random choices, sizes and arrays, of which random programs are made."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from .case import data
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An array that is made when it is needed: most programs are passed over when one is looked for by its name."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    make: Callable[[], np.ndarray]
-
-    @property
-    def nbytes(self) -> int:
-        return prod(self.shape) * self.dtype.itemsize
-
-    def __str__(self) -> str:
-        return f"{self.dtype.name} {'x'.join(map(str, self.shape))}"
+from .case import INT32, Drawn
 
 
 class Draws:
@@ -71,9 +54,6 @@ class Draws:
 
     # Arrays.
 
-    def finite(self, shape: tuple[int, ...], dtype: Any) -> Drawn:
-        return Drawn(shape, dtype, lambda: data(shape, dtype))
-
     def few_signs(self, shape: tuple[int, ...], dtype: Any) -> Drawn:
         """Zeros and sparse ones of both signs: their sums are exact in any order and dtype."""
 
@@ -106,7 +86,7 @@ class Draws:
             found = np.minimum(found, count - 1)
             return np.sort(found, axis) if kind == "sorted" else found
 
-        return self._seeded(shape, np.dtype(np.int32), make)
+        return self._seeded(shape, INT32, make)
 
     def _seeded(self, shape: tuple[int, ...], dtype: Any, make: Callable[[np.random.Generator], np.ndarray]) -> Drawn:
         seed = int(self.random.integers(2**32))

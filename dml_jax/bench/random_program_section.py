@@ -78,7 +78,7 @@ def _torch(name: str, start: Any, program: Any, turns: Sequence[Arrays]) -> Run 
     if program.twins.torch is None:
         return start(program, turns) if start else None
     form = program.twins.torch.get(name)
-    return offered(torch_run(form(torch), host_arrays(program, turns[0]), turns)) if form else None
+    return offered(torch_run(form(torch), host_arrays(program), turns)) if form else None
 
 
 # The table.

@@ -2,20 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from math import prod
 from typing import Any
 
-import jax
-
 import dml_jax
 
 from ..core.structs.activation import Activation
-from .case import Case
+from .case import Case, Drawn, data, dims
 from .gather_gradients import read_gradient
-from .random_draws import Drawn, Draws
+from .random_draws import Draws
 from .random_program_peers import (
     USUAL,
     Twins,
@@ -79,19 +77,14 @@ def _program(
     *,
     way: Callable[[Function], Function] = forward,
     others: Twins = USUAL,
-    read: int | None = None,
     said: str | None = None,
     **rest: Any,
 ) -> Program:
     """Builds a program, named by operator, group, and the drawn attributes except zeros, or by `said`."""
     given = [f"{name}={value}" for name, value in attributes.items() if value not in ((0, 0), (0, 0, 0, 0))]
     words = [f"{group},", *(["gradient"] if way is gradient else []), *([said] if said else given)]
-    detail = f"{' '.join(words)}: {', '.join(map(str, arrays))}"
-    read = sum(array.nbytes for array in arrays) if read is None else read
-    make = lambda: tuple(array.make() for array in arrays)  # noqa: E731
-    program = Program(operator, detail, attributes, make, read, group=group, way=way, twins=others, **rest)
-    made = jax.eval_shape(program.call, *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays))
-    return replace(program, moved=read + sum(prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(made)))
+    detail = f"{' '.join(words)}: {', '.join(f'{x.dtype} {dims(x.shape)}' for x in arrays)}"
+    return Program(operator, detail, attributes, arrays, group=group, way=way, twins=others, **rest)
 
 
 # Groups.
@@ -106,7 +99,7 @@ def _blocks(draws: Draws) -> Program:
     shape = (n, *dims) if layout == "NCHW" else (n, *dims[1:], dims[0])
     operator = "depth_to_space" if to == "space" else "space_to_depth"
     attributes = {"block_size": b, "order": order, "data_format": layout}
-    return _program(operator, "blocks", attributes, [draws.finite(shape, dtype)])
+    return _program(operator, "blocks", attributes, [data(shape, dtype)])
 
 
 def _views(draws: Draws) -> Program:
@@ -118,8 +111,8 @@ def _views(draws: Draws) -> Program:
         order, left_out = [*range(rank)], draws.pick(1, 2, 4)
     sizes = tuple(max(1, shape[d] - left_out * (d == rank - 1)) for d in order)
     attributes = {"sizes": sizes, "strides": tuple(prod(shape[d + 1 :]) for d in order)}
-    array, read = draws.finite((prod(shape),), dtype), prod(sizes) * dtype.itemsize
-    return _program("as_strided", "views", attributes, [array], others=view(shape, order, sizes), read=read)
+    needed, others = 2 * prod(sizes) * dtype.itemsize, view(shape, order, sizes)
+    return _program("as_strided", "views", attributes, [data((prod(shape),), dtype)], others=others, needed=needed)
 
 
 def _rows(draws: Draws) -> Program:
@@ -127,15 +120,15 @@ def _rows(draws: Draws) -> Program:
     count = min(2**24, max(16, draws.size // (width * dtype.itemsize)))
     table = max(16, int(count * draws.pick(0.02, 0.25, 1, 2)))
     at = draws.indices(table, (count,))
-    read = count * width * dtype.itemsize + at.nbytes
-    return _program("gather", "rows", {"axis": 0}, [draws.finite((table, width), dtype), at], read=read)
+    needed = 2 * count * width * dtype.itemsize + at.nbytes
+    return _program("gather", "rows", {"axis": 0}, [data((table, width), dtype), at], needed=needed)
 
 
 def _elements(draws: Draws) -> Program:
     dtype = draws.dtype()
     shape, axis = draws.matrix(dtype), draws.pick(0, 1, 1)
     at = draws.indices(shape[axis], shape, axis)
-    return _program("gather_elements", "elements", {"axis": axis}, [draws.finite(shape, dtype), at])
+    return _program("gather_elements", "elements", {"axis": axis}, [data(shape, dtype), at])
 
 
 def _gradients(draws: Draws) -> Program:
@@ -156,7 +149,7 @@ def _narrow(draws: Draws) -> Program:
     dtype = draws.dtype()
     shape = draws.fitted(dtype, draws.between(1, 64), draws.between(30, 224), draws.between(17, 1000))
     _, _, h, w = shape
-    array, axis = draws.finite(shape, dtype), draws.pick(0, 1, 2, 3)
+    array, axis = data(shape, dtype), draws.pick(0, 1, 2, 3)
     operator = draws.pick("pad", "slice", "tile", "join", "split")
     narrow = partial(_program, operator, "narrow")
     if operator == "join":
@@ -175,7 +168,8 @@ def _narrow(draws: Draws) -> Program:
     starts, step = (0, 0, draws.pick(0, 1, 4), draws.pick(0, 1, 3, 4)), draws.pick(1, 1, 2, -1)
     sizes = (*shape[:2], h - 2 * starts[2], w - 2 * starts[3])
     window = {"input_window_offsets": starts, "input_window_sizes": sizes, "input_window_strides": (1, 1, 1, step)}
-    return narrow(window, [array], read=array.nbytes // abs(step))
+    made = prod(sizes[:3]) * (1 + (sizes[3] - 1) // abs(step)) * dtype.itemsize
+    return narrow(window, [array], needed=array.nbytes // abs(step) + made)
 
 
 def _reductions(draws: Draws) -> Program:

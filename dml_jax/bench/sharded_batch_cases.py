@@ -1,6 +1,6 @@
 """Benchmark cases whose batch dimension is sharded over devices, with their torch counterparts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -12,130 +12,84 @@ import numpy as np
 
 import dml_jax
 
-from .case import DTYPES, Arrays, Case, data, mib, random_indices
-from .operators.depth_space import copy_torch, depth_to_space, space_to_depth, with_view
+from .case import INT32, Drawn, FunctionCase, data, mib, random_indices
+from .operators import OPERATORS
 
 ROWS, FEW, WIDTH = 1024, 128, 64  # the rows of each table that a scatter writes to, those that it writes, and columns
 PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}  # of vision transformers
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
 
-# Takes torch; returns a function that writes into its first argument.
-Torch = Callable[[Any], Callable[..., Any]]
-
 
 @dataclass(frozen=True, kw_only=True)
-class BatchCase(Case):
-    """A function of a batch that is sharded over the devices.
+class BatchCase(FunctionCase):
+    """A function of a batch that is sharded over the devices; it computes any part of the batch.
 
     Args:
-      function: computes any part of the batch.
-      split: per operand, whether its first dimension is the batch; the others are replicated.
-      torch: the same function of torch.
+      whole: the number of operands, the first ones, that every device has whole; the others begin with the batch.
+      torch: takes torch; returns the same function, which writes into its first argument.
     """
 
-    function: Callable[..., jax.Array] = field(compare=False)
-    split: tuple[bool, ...]
-    torch: Torch = field(compare=False)
+    whole: int = 0
+    torch: Callable[[Any], Callable[..., Any]] = field(compare=False)
 
-    def call(self, *arrays: Any) -> Any:
-        return self.function(*arrays)
+    @property
+    def split(self) -> tuple[bool, ...]:
+        """Per operand, whether its first dimension is the batch."""
+        return tuple(place >= self.whole for place in range(len(self.arrays)))
 
 
 def cases(size: int, devices: int) -> Iterator[BatchCase]:
     """Cases that move about `size` bytes of data, in batches that `devices` share evenly."""
 
-    def batch(*item: int, itemsize: int = 4) -> tuple[int, ...]:
-        return max(1, round(size / (itemsize * prod(item)) / devices)) * devices, *item
+    def batch(*item: int, kind: int | str = 4) -> Drawn:
+        itemsize = jnp.dtype(kind).itemsize if isinstance(kind, str) else kind
+        return data((max(1, round(size / (itemsize * prod(item)) / devices)) * devices, *item), kind)
 
+    x = batch(2**14)
+    negated = lambda torch: lambda out, x: torch.neg(x, out=out)  # noqa: E731
+    yield BatchCase("copy", f"(negation) float32 {mib(x.nbytes)}", {}, [x], function=jnp.negative, torch=negated)
     # torch's pixel_shuffle takes three to five times as long as these copies.
-    to_space, to_depth = partial(dml_jax.depth_to_space, **BLOCKS), partial(dml_jax.space_to_depth, **PATCHES)
-    space, depth = with_view(depth_to_space, BLOCKS, copy_torch), with_view(space_to_depth, PATCHES, copy_torch)
-    yield _moved(
-        "copy", "(negation)", batch(2**14), "float32", jnp.negative, lambda torch: lambda out, x: torch.neg(x, out=out)
-    )
-    for itemsize in (4, 1):
-        pictures, dtype = batch(64, 64, 64, itemsize=itemsize), DTYPES[itemsize].name
-        yield _moved("depth_to_space", "NCHW CRD b=2", pictures, dtype, to_space, lambda _: space)
-    patches = batch(3, 224, 224, itemsize=2)
-    yield _moved("space_to_depth", "NCHW DCR b=14", patches, "bfloat16", to_depth, lambda _: depth)
-    yield _rows(batch(WIDTH))
-    yield _elements(batch(4096))
+    for kind in (4, 1):
+        x = batch(64, 64, 64, kind=kind)
+        yield _case("depth_to_space", f"NCHW CRD b=2 {x.dtype} {mib(x.nbytes)}", BLOCKS, [x], "copy_")
+    x = batch(3, 224, 224, kind="bfloat16")
+    yield _case("space_to_depth", f"NCHW DCR b=14 {x.dtype} {mib(x.nbytes)}", PATCHES, [x], "copy_")
+    x = batch(WIDTH)
+    ids, detail = random_indices(x.shape[0], x.shape[:1]), f"rows of 256 bytes float32 {mib(x.nbytes)}, of one table"
+    yield _case("gather", detail, {"axis": 0}, [x, ids], "index_select", whole=1)
+    x = batch(4096)
+    ids, detail = random_indices(4096, x.shape), f"last axis of 4096 float32 {mib(x.nbytes)}"
+    yield _case("gather_elements", detail, {"axis": 1}, [x, ids], "gather")
     yield from _scatters(batch(ROWS, WIDTH))
 
 
 def _case(
-    operator: str,
-    detail: str,
-    make: Callable[[], Arrays],
-    moved: int,
-    function: Any,
-    torch: Torch,
-    split: tuple[bool, ...] = (True,),
+    operator: str, detail: str, attributes: Mapping[str, Any], arrays: Sequence[Drawn], way: str, whole: int = 0
 ) -> BatchCase:
-    return BatchCase(operator, detail, {}, make, moved, function=function, split=split, torch=torch)
+    """A case of an operator that computes any part of the batch; `way` is the name of torch's form."""
+    function, form = partial(getattr(dml_jax, operator), **attributes), OPERATORS[operator].torch[way]
+    torch: Any = lambda torch: form(torch, attributes)  # noqa: E731
+    return BatchCase(operator, detail, attributes, arrays, function=function, torch=torch, whole=whole)
 
 
-def _moved(operator: str, detail: str, shape: tuple[int, ...], dtype: str, function: Any, torch: Torch) -> BatchCase:
-    """A function that moves every element of one array."""
-    count = prod(shape) * jnp.dtype(dtype).itemsize
-    make = lambda: (data(shape, dtype),)  # noqa: E731
-    return _case(operator, f"{detail} {dtype} {mib(count)}", make, 2 * count, function, torch)
-
-
-def _rows(shape: tuple[int, ...]) -> BatchCase:
-    """Rows of one table, which every device has."""
-    rows, width = shape
-    return _case(
-        "gather",
-        f"rows of 256 bytes float32 {mib(4 * width * rows)}, of one table",
-        lambda: (data(shape, 4), random_indices(rows, (rows,))),
-        8 * width * rows + 4 * rows,
-        partial(dml_jax.gather, axis=0),
-        lambda torch: lambda out, x, i: torch.index_select(x, 0, i, out=out),
-        (False, True),
-    )
-
-
-def _elements(shape: tuple[int, ...]) -> BatchCase:
-    return _case(
-        "gather_elements",
-        f"last axis of {shape[1]} float32 {mib(4 * prod(shape))}",
-        lambda: (data(shape, 4), random_indices(shape[1], shape)),
-        12 * prod(shape),
-        partial(dml_jax.gather_elements, axis=1),
-        lambda torch: lambda out, x, i: torch.gather(x, 1, i, out=out),
-        (True, True),
-    )
-
-
-def _scatters(shape: tuple[int, ...]) -> Iterator[BatchCase]:
+def _scatters(x: Drawn) -> Iterator[BatchCase]:
     """An eighth of the rows of each table, as elements and as rows."""
-    tables, count = shape[0], 4 * prod(shape)
-    updates = (tables, FEW, WIDTH)
+    updates = data((x.shape[0], FEW, WIDTH), 4).then(np.flipud)
 
-    def arrays(indices: np.ndarray) -> Arrays:
-        return data(shape, 4), indices, data(updates, 4)[::-1]
-
-    def written() -> np.ndarray:
-        """Distinct rows of each table."""
-        drawn = np.random.default_rng(1).random((tables, ROWS), np.float32)
+    def distinct() -> np.ndarray:
+        """Rows of each table, none of them twice."""
+        drawn = np.random.default_rng(1).random((x.shape[0], ROWS), np.float32)
         return np.argsort(drawn, axis=1)[:, :FEW, None].astype(np.int32)
 
-    yield _case(
-        "scatter_elements",
-        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mib(count)}",
-        lambda: arrays(np.repeat(written(), WIDTH, axis=2)),
-        2 * count + 8 * prod(updates),
-        partial(dml_jax.scatter_elements, axis=1),
-        lambda _: lambda out, x, i, u: out.copy_(x).scatter_(1, i, u),
-        (True, True, True),
-    )
-    yield _case(
+    rows = Drawn((x.shape[0], FEW, 1), INT32, distinct)
+    elements = Drawn(updates.shape, INT32, lambda: np.repeat(distinct(), WIDTH, axis=2))
+    detail = f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mib(x.nbytes)}"
+    yield _case("scatter_elements", detail, {"axis": 1}, [x, elements, updates], "scatter_")
+    yield BatchCase(
         "scatter_nd",
-        f"an eighth of {ROWS} rows of 256 bytes float32 {mib(count)}",
-        lambda: arrays(written()),
-        2 * count + 4 * tables * FEW * (WIDTH + 1),
-        jax.vmap(dml_jax.scatter_nd),
-        lambda _: lambda out, x, i, u: out.copy_(x).scatter_(1, i.expand(-1, -1, WIDTH), u),
-        (True, True, True),
+        f"an eighth of {ROWS} rows of 256 bytes float32 {mib(x.nbytes)}",
+        {},
+        [x, rows, updates],
+        function=jax.vmap(dml_jax.scatter_nd),
+        torch=lambda _: lambda out, x, i, u: out.copy_(x).scatter_(1, i.expand(-1, -1, WIDTH), u),
     )

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from ..batch.batch_program import replicated
 from .case import Arrays, Case
-from .implementations import Implementation, Run
+from .implementations import Implementation, Run, host_arrays
 from .parallel_efficiency import LINEAR, Looped, sampled
 from .peers import torch_run
 from .section import Job, Section, ratio, unframed
@@ -124,5 +124,4 @@ def _on_one(case: Case, turns: Sequence[Arrays]) -> Run:
 def _torch(case: Any, turns: Sequence[Arrays]) -> Run:
     import torch  # pyright: ignore[reportMissingImports]
 
-    out = case.output(turns[0])
-    return torch_run(case.torch(torch), np.zeros(out.shape, out.dtype), turns)
+    return torch_run(case.torch(torch), host_arrays(case), turns)

@@ -105,7 +105,7 @@ def measure(
       in_turn: in the same rounds, but for products of matrices; else one after the other.
     """
     arrays = case.make()
-    with jax.enable_x64(case.needs_x64(arrays)):
+    with jax.enable_x64(case.needs_x64):
         turns = _rotated(case, arrays)
         if case.operations or not in_turn:
             first, *others = implementations

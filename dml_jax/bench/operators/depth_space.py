@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from math import prod
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, dims, mib
+from ..case import DTYPES, Case, data, mib
 from .operator_benchmark import Attributes, OnnxNode, Operator
 
 # What a library gets: the array, attributes, and whether the last reshape is made.
@@ -83,16 +82,10 @@ def _case(
     itemsize = jnp.dtype(dtype).itemsize
     n = max(1, round(size / (itemsize * c * h * w)))
     shape = (n, c, h, w) if operator == "space_to_depth" else (n, c * b * b, h // b, w // b)
-    laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
-    count = prod(shape) * itemsize
+    x = data(shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1]), dtype)
     detail = f"{data_format} {order} b={b}"
-    return Case(
-        operator,
-        f"real {real}, {detail} of {dims(laid)} {dtype}" if real else f"{detail} {dtype} {mib(count)}",
-        {"block_size": b, "order": order, "data_format": data_format},
-        lambda: (data(laid, dtype),),
-        2 * count,
-    )
+    detail = f"real {real}, {detail} of {x}" if real else f"{detail} {dtype} {mib(x.nbytes)}"
+    return Case(operator, detail, {"block_size": b, "order": order, "data_format": data_format}, [x])
 
 
 def with_view(function: Rearranged, attributes: Attributes, copy: Callable[[Any, Any], Any]) -> Callable[..., None]:

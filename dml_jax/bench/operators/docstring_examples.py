@@ -23,7 +23,7 @@ import numpy as np
 from ...catalogue import FUNCTIONS
 from ...core.sharding import Dims
 from ...core.structs.activation import Activation
-from ..case import DTYPES, ROUNDED, Case, dims, mib
+from ..case import DTYPES, ROUNDED, Case, Drawn, dims, mib
 from .operator_benchmark import Attributes, Plan, by_type
 
 
@@ -68,20 +68,17 @@ def _grown(operator: str, arrays: Mapping[str, np.ndarray], attributes: Attribut
     times = max(1, min(int((size / count) ** (1 / share)) for count, share in shares if share))
     tiles = [(x, [times if grow else 1 for grow in grows]) for x, grows in operands]
     dtype = tiles[0][0].dtype
-    yield Case(
-        operator,
-        f"{_worded(attributes, tiles)}{dtype} {mib(size)}",
-        attributes,
-        lambda: tuple(np.tile(x, tile) for x, tile in tiles),
-        sum(count * times**share for count, share in shares),
-        tolerance=ROUNDED[dtype.itemsize] if dtype.kind == "f" else 0.0,
-    )
+    shapes = [tuple(n * times for n, times in zip(x.shape, tile, strict=True)) for x, tile in tiles]
+    repeated = [Drawn(s, x.dtype, partial(np.tile, x, tile)) for s, (x, tile) in zip(shapes, tiles, strict=True)]
+    tolerance = ROUNDED[dtype.itemsize] if dtype.kind == "f" else 0.0
+    detail = f"{_worded(attributes, shapes)}{dtype} {mib(size)}"
+    yield Case(operator, detail, attributes, repeated, tolerance=tolerance)
 
 
-def _worded(attributes: Attributes, tiles: Sequence[tuple[np.ndarray, list[int]]]) -> str:
+def _worded(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> str:
     """Attributes, and the sizes of arrays of more than one dimension."""
     words = [f"{name}={getattr(value, 'operator_type', value)}" for name, value in attributes.items()]
-    sizes = [dims([n * times for n, times in zip(x.shape, tile, strict=True)]) for x, tile in tiles if len(tile) > 1]
+    sizes = [dims(shape) for shape in shapes if len(shape) > 1]
     return "".join(f"{word}, " for word in (*words, *([f"of {' and '.join(sizes)}"] if sizes else [])))
 
 

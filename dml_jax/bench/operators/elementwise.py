@@ -1,8 +1,8 @@
 """Elementwise operators: scale and shift, cast, select, clip, add, and activations of networks."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from math import prod
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.structs.activation import Activation
-from ..case import DTYPES, ROUNDED, Case, data, dims, mib, normal
+from ..case import ROUNDED, Case, Drawn, data, mib, normal
 from .docstring_examples import grown
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
@@ -28,16 +28,10 @@ _PAIRS = (
 
 def _casts(size: int) -> Iterator[Case]:
     """cast: of numbers from 0 to 100, with fractions if the dtype has them."""
-    for dtype, other in _PAIRS:
-        sizes = [jnp.dtype(name).itemsize for name in (dtype, other)]
-        count = size // max(sizes)
-        yield Case(
-            "cast",
-            f"{dtype} to {other} {mib(size)}",
-            {"dtype": jnp.dtype(other)},
-            lambda dtype=dtype, n=count: (np.resize((np.arange(2**16 + 1) * 0.37 % 100).astype(jnp.dtype(dtype)), n),),
-            count * sum(sizes),
-        )
+    for dtype, other in ((jnp.dtype(name) for name in pair) for pair in _PAIRS):
+        shape = (size // max(dtype.itemsize, other.itemsize),)
+        numbers = partial(np.resize, (np.arange(2**16 + 1) * 0.37 % 100).astype(dtype), shape)
+        yield Case("cast", f"{dtype} to {other} {mib(size)}", {"dtype": other}, [Drawn(shape, dtype, numbers)])
 
 
 def _cast_by_onnx(a: Attributes) -> OnnxNode:
@@ -50,14 +44,10 @@ def _selections(size: int, itemsize: int) -> Iterator[Case]:
     """select: of two arrays by a mask, random or that of causal attention."""
     side = 512 if size >= 2**21 else 64
     shape = (max(1, size // itemsize // side**2), side, side)
+    x = data(shape, itemsize)
     for name, mask in _MASKS.items():
-        yield Case(
-            "select",
-            f"{name} mask of {dims(shape)} {DTYPES[itemsize]}",
-            {},
-            lambda mask=mask: (mask(shape), data(shape, itemsize), data(shape, itemsize)[::-1]),
-            prod(shape) * (1 + 3 * itemsize),
-        )
+        arrays = [Drawn(shape, np.dtype(bool), partial(mask, shape)), x, x.then(np.flipud)]
+        yield Case("select", f"{name} mask of {x}", {}, arrays)
 
 
 _MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {
@@ -69,8 +59,8 @@ _MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {
 def _clips(size: int, itemsize: int) -> Iterator[Case]:
     """clip, of bytes and of numbers of either sign."""
     (low, high), make = ((16, 40), data) if itemsize == 1 else ((-0.5, 1.0), normal)
-    attributes, shape = {"min": low, "max": high}, (size // itemsize,)
-    yield Case("clip", f"{DTYPES[itemsize]} {mib(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
+    x = make((size // itemsize,), itemsize)
+    yield Case("clip", f"{x.dtype} {mib(size)}", {"min": low, "max": high}, [x])
 
 
 def _clipped_by_onnx(a: Attributes) -> OnnxNode:
@@ -81,15 +71,9 @@ def _clipped_by_onnx(a: Attributes) -> OnnxNode:
 def _pictures(size: int, itemsize: int) -> Iterator[Case]:
     """value_scale_2d: pictures made ready for a network, a bias for each channel."""
     side = 224 if size >= 2**21 else 28
-    shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
-    yield Case(
-        "value_scale_2d",
-        f"{dims(shape)} {DTYPES[itemsize]}",
-        {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)},
-        lambda: (normal(shape, itemsize),),
-        2 * prod(shape) * itemsize,
-        tolerance=ROUNDED[itemsize],
-    )
+    x = normal((max(1, size // itemsize // (3 * side**2)), 3, side, side), itemsize)
+    attributes = {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)}
+    yield Case("value_scale_2d", str(x), attributes, [x], tolerance=ROUNDED[itemsize])
 
 
 def _scaled(x: np.ndarray, a: Attributes, out: np.ndarray) -> None:
@@ -105,16 +89,11 @@ def _pictures_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
 
 def _activations(size: int, itemsize: int) -> Iterator[Case]:
     """activate: what networks have between their layers; by their names the forms of JAX, NumPy, torch and ONNX."""
-    shape = (size // itemsize // 1024, 1024)
+    x = normal((size // itemsize // 1024, 1024), itemsize)
     for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
-        yield Case(
-            "activate",
-            f"{name.lower()} of {dims(shape)} {DTYPES[itemsize]}",
-            {"activation": Activation(f"ACTIVATION_{name}")},
-            lambda: (normal(shape, itemsize),),
-            2 * size,
-            tolerance=2**-8 if itemsize == 2 else 2**-11 if name == "GELU" else 2**-18,
-        )
+        tolerance = 2**-8 if itemsize == 2 else 2**-11 if name == "GELU" else 2**-18
+        attributes = {"activation": Activation(f"ACTIVATION_{name}")}
+        yield Case("activate", f"{name.lower()} of {x}", attributes, [x], tolerance=tolerance)
 
 
 def _name(a: Attributes) -> str:

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from math import isqrt, prod
+from math import isqrt
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, dims, mib
+from ..case import DTYPES, Case, Drawn, data, mib
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 
 def _constants(size: int, itemsize: int) -> Iterator[Case]:
     dtype = DTYPES[itemsize]
     attributes = {"sizes": (size // itemsize,), "value": 7, "dtype": dtype}
-    yield Case("fill_value_constant", f"{dtype} {mib(size)}", attributes, tuple, size)
+    yield Case("fill_value_constant", f"{dtype} {mib(size)}", attributes)
 
 
 def _constant_by_onnx(a: Attributes) -> OnnxNode:
@@ -31,7 +31,7 @@ def _sequences(size: int, itemsize: int) -> Iterator[Case]:
     if itemsize == 4:
         delta, tolerance = 0.25, 2**-20  # products are rounded, or fused with the sum
     attributes = {"sizes": (size // itemsize,), "start": 3, "delta": delta, "dtype": dtype}
-    yield Case("fill_value_sequence", f"{delta} apart {dtype} {mib(size)}", attributes, tuple, size, tolerance)
+    yield Case("fill_value_sequence", f"{delta} apart {dtype} {mib(size)}", attributes, tolerance=tolerance)
 
 
 def _sequence_by_numpy(a: Attributes) -> Callable[..., Any]:
@@ -57,14 +57,15 @@ def _sequence_by_onnx(a: Attributes) -> OnnxNode | None:
 
 def _bits(size: int) -> Iterator[Case]:
     """random_bits; no other library has this generator."""
-    yield Case("random_bits", f"uint32 {mib(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
+    state = Drawn((6,), np.dtype(np.uint32), lambda: np.zeros(6, np.uint32))
+    yield Case("random_bits", f"uint32 {mib(size)}", {"sizes": (size // 4,)}, [state])
 
 
 def _units(size: int, itemsize: int) -> Iterator[Case]:
     """diagonal_matrix: the unit matrix."""
     side, dtype = isqrt(size // itemsize), DTYPES[itemsize]
     attributes = {"sizes": (side, side), "dtype": dtype, "offset": 0}
-    yield Case("diagonal_matrix", f"{side}x{side} {dtype}", attributes, tuple, side**2 * itemsize)
+    yield Case("diagonal_matrix", f"{side}x{side} {dtype}", attributes)
 
 
 def _unit_by_torch(a: Attributes, out: Any) -> None:
@@ -74,10 +75,9 @@ def _unit_by_torch(a: Attributes, out: Any) -> None:
 def _triangles(size: int, itemsize: int) -> Iterator[Case]:
     """fill_diagonals: what lies above the diagonal of matrices of attention, made 0."""
     side = 512 if size >= 2**21 else 64
-    shape = (max(1, size // itemsize // side**2), side, side)
+    x = data((max(1, size // itemsize // side**2), side, side), itemsize)
     attributes = {"begin": 1, "end": side, "value": 0}
-    detail, moved = f"above the main one, {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * 3 // 2
-    yield Case("fill_diagonals", detail, attributes, lambda: (data(shape, itemsize),), moved)
+    yield Case("fill_diagonals", f"above the main one, {x}", attributes, [x], needed=x.nbytes * 3 // 2)
 
 
 OPERATORS: Mapping[str, Operator] = {

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
+from ..case import DTYPES, INT32, Case, Drawn, data, mib, random_indices
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 TABLES = ((32000, 4096, "bfloat16"), (32000, 4096, "float32"), (50257, 768, "float32"), (128256, 4096, "bfloat16"))
@@ -25,39 +25,26 @@ def _gathers(size: int) -> Iterator[Case]:
 
 
 def _rows(size: int, row: int, itemsize: int = 4, order: str = "random") -> Case:
-    width, count, detail = row // itemsize, size // row, f"rows of {row} bytes {DTYPES[itemsize]} {order} {mib(size)}"
-
-    def make() -> Arrays:
-        return data((count, width), itemsize), random_indices(count, (count,), order)
-
-    return Case("gather", detail, {"axis": 0}, make, 2 * size + 4 * count)
+    detail, count = f"rows of {row} bytes {DTYPES[itemsize]} {order} {mib(size)}", size // row
+    table, ids = data((count, row // itemsize), itemsize), random_indices(count, (count,), order)
+    return Case("gather", detail, {"axis": 0}, [table, ids])
 
 
 def _axes(size: int, itemsize: int) -> Iterator[Case]:
-    shape = (64, 512, size // itemsize // (64 * 512))
-    for axis, n in enumerate(shape):
-        yield Case(
-            "gather",
-            f"axis {axis} of 3 {DTYPES[itemsize]} {mib(size)}",
-            {"axis": axis},
-            lambda n=n: (data(shape, itemsize), random_indices(n, (n,))),
-            2 * size + 4 * n,
-        )
+    x = data((64, 512, size // itemsize // (64 * 512)), itemsize)
+    for axis, n in enumerate(x.shape):
+        detail = f"axis {axis} of 3 {x.dtype} {mib(size)}"
+        yield Case("gather", detail, {"axis": axis}, [x, random_indices(n, (n,))])
 
 
 def _embeddings(size: int) -> Iterator[Case]:
     """Embeddings of language models, whose tokens follow Zipf's law; a table has at most four times as many bytes."""
     for rows, width, dtype in TABLES:
         row_bytes = width * jnp.dtype(dtype).itemsize
-        shape = (min(rows, 4 * size // row_bytes), width)
-        ids = random_indices(shape[0], (max(1, size // row_bytes),), "Zipf")
-        yield Case(
-            "gather",
-            f"real embedding of {len(ids)} ids, {dims(shape)} {dtype} Zipf",
-            {"axis": 0},
-            lambda shape=shape, dtype=dtype, ids=ids: (data(shape, dtype), ids),
-            (len(np.unique(ids)) + len(ids)) * row_bytes + ids.nbytes,
-        )
+        table, count = data((min(rows, 4 * size // row_bytes), width), dtype), max(1, size // row_bytes)
+        ids = random_indices(table.shape[0], (count,), "Zipf")
+        detail, read = f"real embedding of {count} ids, {table} Zipf", len(np.unique(ids.make()))
+        yield Case("gather", detail, {"axis": 0}, [table, ids], needed=(read + count) * row_bytes + ids.nbytes)
 
 
 def _elements(size: int) -> Iterator[Case]:
@@ -79,13 +66,9 @@ def _real_elements(size: int) -> Iterator[Case]:
     for dtype in ("bfloat16", "float32"):
         itemsize = jnp.dtype(dtype).itemsize
         rows = max(1, min(8192, 8 * size // (width * itemsize)))
-        yield Case(
-            "gather_elements",
-            f"real label of each row of {rows}x{width} {dtype}",
-            {"axis": 1},
-            lambda dtype=dtype, rows=rows: (data((rows, width), dtype), random_indices(width, (rows, 1))),
-            rows * (2 * itemsize + 4),
-        )
+        logits, labels = data((rows, width), dtype), random_indices(width, (rows, 1))
+        detail, needed = f"real label of each row of {logits}", rows * (2 * itemsize + 4)
+        yield Case("gather_elements", detail, {"axis": 1}, [logits, labels], needed=needed)
 
 
 def _cube(size: int, axes: Sequence[int], itemsize: int = 4, orders: Sequence[str] = ("random",)) -> Iterator[Case]:
@@ -95,14 +78,9 @@ def _cube(size: int, axes: Sequence[int], itemsize: int = 4, orders: Sequence[st
 
 
 def _along(shape: tuple[int, ...], itemsize: int, axis: int, order: str = "random", real: str = "") -> Case:
-    is_sorted = {"indices_are_sorted": True} if order == "sorted" else {}
-    return Case(
-        "gather_elements",
-        f"{real}axis {axis} of {dims(shape)} {DTYPES[itemsize]} {order}",
-        {"axis": axis, **is_sorted},
-        lambda: (data(shape, itemsize), random_indices(shape[axis], shape, order, axis)),
-        prod(shape) * (2 * itemsize + 4),
-    )
+    x, is_sorted = data(shape, itemsize), {"indices_are_sorted": True} if order == "sorted" else {}
+    arrays = [x, random_indices(shape[axis], shape, order, axis)]
+    return Case("gather_elements", f"{real}axis {axis} of {x} {order}", {"axis": axis, **is_sorted}, arrays)
 
 
 def _pairs(size: int, itemsize: int) -> Iterator[Case]:
@@ -110,14 +88,14 @@ def _pairs(size: int, itemsize: int) -> Iterator[Case]:
     width = max(1, min(256, size // 64) // itemsize)
     rows = max(4, size // itemsize // width)
     first = max(2, int(rows**0.5))
-    shape = (first, rows // first, width)
-    count = prod(shape[:2])
+    sizes = (first, rows // first)
+    count, x = prod(sizes), data((*sizes, width), itemsize)
 
-    def make() -> Arrays:
-        return data(shape, itemsize), np.stack([random_indices(n, (count,)) for n in shape[:2]], -1)
+    def pairs() -> np.ndarray:
+        return np.stack([random_indices(n, (count,)).make() for n in sizes], -1)
 
-    detail = f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize]} {mib(size)}"
-    yield Case("gather_nd", detail, {}, make, count * (2 * width * itemsize + 8))
+    detail = f"pairs, rows of {width * itemsize} bytes {x.dtype} {mib(size)}"
+    yield Case("gather_nd", detail, {}, [x, Drawn((count, 2), INT32, pairs)])
 
 
 def _flat(x: Any, i: Any) -> tuple[Any, int, Any]:
@@ -135,13 +113,8 @@ def _reversals(size: int, itemsize: int) -> Iterator[Case]:
 
 def _reversal(shape: tuple[int, ...], axis: int, itemsize: int) -> Case:
     ends = tuple(1 if d == axis else n for d, n in enumerate(shape))
-
-    def make() -> Arrays:
-        lengths = np.random.default_rng(2).integers(0, shape[axis] + 1, ends, dtype=np.int32)
-        return data(shape, itemsize), lengths
-
-    detail, moved = f"axis {axis} of {dims(shape)} {DTYPES[itemsize]}", 2 * prod(shape) * itemsize + 4 * prod(ends)
-    return Case("reverse_subsequences", detail, {"axis": axis}, make, moved)
+    x, lengths = data(shape, itemsize), random_indices(shape[axis] + 1, ends)
+    return Case("reverse_subsequences", f"axis {axis} of {x}", {"axis": axis}, [x, lengths])
 
 
 def _sources(like: Any, x: Any, lengths: Any, a: Attributes, **device: Any) -> tuple[int, Any]:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from math import prod
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, dims, mib
+from ..case import Case, data, mib
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 Sizes = Sequence[int]
@@ -29,9 +28,9 @@ def _joins(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _join(name: str, shapes: Sequence[tuple[int, ...]], axis: int, itemsize: int) -> Case:
-    total = sum(map(prod, shapes)) * itemsize
-    detail = f"{name} {'+'.join(str(shape[axis]) for shape in shapes)} {DTYPES[itemsize]} {mib(total)}"
-    return Case("join", detail, {"axis": axis}, lambda: tuple(data(shape, itemsize) for shape in shapes), 2 * total)
+    arrays = [data(shape, itemsize) for shape in shapes]
+    sizes, total = "+".join(str(shape[axis]) for shape in shapes), sum(x.nbytes for x in arrays)
+    return Case("join", f"{name} {sizes} {arrays[0].dtype} {mib(total)}", {"axis": axis}, arrays)
 
 
 def _splits(size: int, itemsize: int) -> Iterator[Case]:
@@ -45,9 +44,9 @@ def _splits(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _split(name: str, shape: Sequence[int], axis: int, sizes: Sequence[int], itemsize: int) -> Case:
-    total = prod(shape) * itemsize
-    detail = f"{name} {'+'.join(map(str, sizes))} {DTYPES[itemsize]} {mib(total)}"
-    return Case("split", detail, {"sizes": sizes, "axis": axis}, lambda: (data(shape, itemsize),), 2 * total)
+    x = data(shape, itemsize)
+    detail = f"{name} {'+'.join(map(str, sizes))} {x.dtype} {mib(x.nbytes)}"
+    return Case("split", detail, {"sizes": sizes, "axis": axis}, [x])
 
 
 def _cuts(a: Attributes) -> tuple[list[int], int]:
@@ -69,9 +68,8 @@ def _tiles(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _tile(name: str, shape: tuple[int, ...], repeats: tuple[int, ...], itemsize: int) -> Case:
-    detail, moved = f"{name} {repeats} of {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize
-    moved += moved * prod(repeats)
-    return Case("tile", detail, {"repeats": repeats}, lambda: (data(shape, itemsize),), moved)
+    x = data(shape, itemsize)
+    return Case("tile", f"{name} {repeats} of {x}", {"repeats": repeats}, [x])
 
 
 def _repeats_apart(shape: Sequence[int], a: Attributes) -> tuple[list[int], list[int]]:
@@ -114,15 +112,10 @@ def _small_pads(size: int) -> Iterator[Case]:
 
 
 def _pad(mode: str, shape: Sizes, start: Sizes, end: Sizes, itemsize: int, value: int = 0) -> Case:
-    widths = ",".join(f"{s}+{e}" for s, e in zip(start[2:], end[2:], strict=True))
-    made = prod(s + n + e for s, n, e in zip(start, shape, end, strict=True))
-    return Case(
-        "pad",
-        f"{mode}{f' {value},' if value else ''} {widths} of {dims(shape)} {DTYPES[itemsize]}",
-        {"start_padding": start, "end_padding": end, "mode": mode} | ({"value": value} if mode == "constant" else {}),
-        lambda: (data(shape, itemsize),),
-        (prod(shape) + made) * itemsize,
-    )
+    x, widths = data(shape, itemsize), ",".join(f"{s}+{e}" for s, e in zip(start[2:], end[2:], strict=True))
+    attributes = {"start_padding": start, "end_padding": end, "mode": mode}
+    attributes |= {"value": value} if mode == "constant" else {}
+    return Case("pad", f"{mode}{f' {value},' if value else ''} {widths} of {x}", attributes, [x])
 
 
 def _widths(a: Attributes) -> list[tuple[int, int]]:

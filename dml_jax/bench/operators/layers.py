@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Case, dims, normal
+from ..case import Case, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 
@@ -21,15 +21,9 @@ def _products(size: int) -> Iterator[Case]:
 
 
 def _product(m: int, k: int, n: int) -> Case:
-    return Case(
-        "gemm",
-        f"{m}x{k} by {k}x{n} float32",
-        {"trans_b": True},
-        lambda: (normal((m, k), 4), normal((n, k), 4), normal((m, n), 4)),
-        4 * (m * k + n * k + 2 * m * n),
-        tolerance=2**-14,
-        operations=2 * m * k * n,
-    )
+    arrays = [normal((m, k), 4), normal((n, k), 4), normal((m, n), 4)]
+    how: Any = {"tolerance": 2**-14, "operations": 2 * m * k * n}
+    return Case("gemm", f"{m}x{k} by {k}x{n} float32", {"trans_b": True}, arrays, **how)
 
 
 # convolution: layers of networks of pictures.
@@ -61,17 +55,15 @@ def _convolution(name: str, batch: int) -> Case:
     layer = _LAYERS[name]
     pads, step = (layer.filter // 2,) * 2, layer.step
     count = (layer.side + 2 * pads[0] - layer.filter) // step + 1
-    shape = (batch, layer.inputs, layer.side, layer.side)
-    weights = (layer.outputs, layer.inputs // layer.groups, layer.filter, layer.filter)
-    made = batch * layer.outputs * count**2
+    x = normal((batch, layer.inputs, layer.side, layer.side), 4)
+    weights = normal((layer.outputs, layer.inputs // layer.groups, layer.filter, layer.filter), 4)
     return Case(
         "convolution",
-        f"{name}, {layer.inputs} to {layer.outputs} channels, of {dims(shape)} float32",
+        f"{name}, {layer.inputs} to {layer.outputs} channels, of {x}",
         {"strides": (step, step), "start_padding": pads, "end_padding": pads, "group_count": layer.groups},
-        lambda: (normal(shape, 4), normal(weights, 4)),
-        4 * (prod(shape) + prod(weights) + made),
+        [x, weights],
         tolerance=2**-14,
-        operations=2 * made * prod(weights[1:]),
+        operations=2 * batch * count**2 * prod(weights.shape),
     )
 
 
@@ -94,16 +86,10 @@ def _convolved_by_onnx(a: Attributes) -> OnnxNode:
 
 def _recurrence(steps: int, batch: int, units: int) -> Case:
     """rnn: a layer of a few hundred units over a hundred steps."""
-    inputs, weights = (steps, batch, units), (1, units, units)
-    return Case(
-        "rnn",
-        f"{steps} steps of {batch} rows, {units} units float32",
-        {},
-        lambda: (normal(inputs, 4), 0.05 * normal(weights, 4), 0.05 * normal(weights, 4)[:, ::-1]),
-        4 * (2 * steps * batch * units + 2 * units**2),
-        tolerance=2**-12,
-        operations=4 * steps * batch * units**2,
-    )
+    weights = normal((1, units, units), 4).then(lambda x: 0.05 * x)
+    arrays = [normal((steps, batch, units), 4), weights, weights.then(np.fliplr)]
+    how: Any = {"tolerance": 2**-12, "operations": 4 * steps * batch * units**2}
+    return Case("rnn", f"{steps} steps of {batch} rows, {units} units float32", {}, arrays, **how)
 
 
 def _run_by_jnp(_: Attributes) -> Callable[..., Any]:
@@ -134,15 +120,9 @@ def _run_by_torch(torch: Any, outs: Any, x: Any, w: Any, r: Any) -> tuple[Any, A
 def _normalizations(size: int, itemsize: int) -> Iterator[Case]:
     """local_response_normalization: across five channels, as AlexNet has it."""
     side = 27 if size >= 2**21 else 9
-    shape = (max(1, size // itemsize // (96 * side**2)), 96, side, side)
-    yield Case(
-        "local_response_normalization",
-        f"{dims(shape)} {DTYPES[itemsize]}",
-        {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
-        lambda: (normal(shape, itemsize),),
-        2 * prod(shape) * itemsize,
-        tolerance=2**-16,
-    )
+    x = normal((max(1, size // itemsize // (96 * side**2)), 96, side, side), itemsize)
+    attributes = {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    yield Case("local_response_normalization", str(x), attributes, [x], tolerance=2**-16)
 
 
 def _denominator(like: Any, x: Any, a: Attributes) -> Any:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
-from math import prod
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, ROUNDED, Case, dims, normal
+from ..case import ROUNDED, Case, normal
 from .docstring_examples import grown
 from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 
@@ -17,19 +16,12 @@ from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
     """Windows without overlap, and overlapping ones with padding."""
     side = 112 if size >= 2**21 else 16
-    shape = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
-    is_max = operator == "max_pooling"  # whose places in the picture are another output
+    x = normal((max(1, size // itemsize // (64 * side**2)), 64, side, side), itemsize)
+    tolerance = 0.0 if operator == "max_pooling" else ROUNDED[itemsize]
     for sides, step, pad in ((2, 2, 0), (3, 2, 1), (3, 1, 1)):
-        count = (side + 2 * pad - sides) // step + 1
         pairs = {"window_sizes": sides, "strides": step, "start_padding": pad, "end_padding": pad}
-        yield Case(
-            operator,
-            f"{sides}x{sides}, {step} apart, of {dims(shape)} {DTYPES[itemsize]}",
-            {name: (n, n) for name, n in pairs.items()},
-            lambda: (normal(shape, itemsize),),
-            prod(shape) * itemsize + prod(shape[:2]) * count**2 * (itemsize + 4 * is_max),
-            tolerance=0.0 if is_max else ROUNDED[itemsize],
-        )
+        attributes = {name: (n, n) for name, n in pairs.items()}
+        yield Case(operator, f"{sides}x{sides}, {step} apart, of {x}", attributes, [x], tolerance=tolerance)
 
 
 def _plans(operator: str) -> Mapping[str, Plan]:

@@ -1,16 +1,17 @@
 """Reductions, cumulative sums and products, top_k, and nonzero."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from math import isqrt, prod
+from math import isqrt
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, dims, normal
+from ..case import DTYPES, Case, Drawn, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 
@@ -20,15 +21,10 @@ def _reductions(size: int, itemsize: int) -> Iterator[Case]:
     pictures = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
     of_rows = [(function, rows, (axis,)) for function in ("sum", "max", "argmax") for axis in (1, 0)]
     for function, shape, axes in (*of_rows[:2], ("average", pictures, (2, 3)), *of_rows[2:]):
-        made = prod(n for d, n in enumerate(shape) if d not in axes) * (4 if function == "argmax" else itemsize)
-        yield Case(
-            "reduce",
-            f"{function}, axes {','.join(map(str, axes))} of {dims(shape)} {DTYPES[itemsize]}",
-            {"function": function, "axes": axes},
-            lambda shape=shape: (normal(shape, itemsize),),
-            prod(shape) * itemsize + made,
-            tolerance=0.0 if "max" in function else 2**-8 if itemsize == 2 else 2**-16,
-        )
+        x = normal(shape, itemsize)
+        detail = f"{function}, axes {','.join(map(str, axes))} of {x}"
+        tolerance = 0.0 if "max" in function else 2**-8 if itemsize == 2 else 2**-16
+        yield Case("reduce", detail, {"function": function, "axes": axes}, [x], tolerance=tolerance)
 
 
 def _reduced_by_jnp(a: Attributes) -> Callable[..., Any]:
@@ -74,23 +70,20 @@ _ROWS = (
 
 
 def _candidates(size: int, dtype: str) -> Iterator[Case]:
-    itemsize = jnp.dtype(dtype).itemsize
     for name, n, k, most in _ROWS:
-        rows = max(1, min(most, size // (itemsize * n)))
-        yield Case(
-            "top_k",
-            f"{k} of {name} {rows}x{n} {dtype}",
-            {"axis": 1, "k": k},
-            lambda rows=rows, n=n: (_different(rows, n, dtype),),
-            rows * (n * itemsize + k * (itemsize + 4)),
-        )
+        x = _different(max(1, min(most, size // (jnp.dtype(dtype).itemsize * n))), n, dtype)
+        yield Case("top_k", f"{k} of {name} {x}", {"axis": 1, "k": k}, [x])
 
 
-def _different(rows: int, n: int, dtype: str) -> np.ndarray:
+def _different(rows: int, n: int, dtype: str) -> Drawn:
     """Rows of distinct positive numbers, shuffled."""
-    bits = np.tile(np.arange(n, dtype=np.uint16), (rows, 1))
-    np.random.default_rng(5).permuted(bits, axis=1, out=bits)
-    return bits.view(jnp.bfloat16).astype(dtype)
+
+    def make() -> np.ndarray:
+        bits = np.tile(np.arange(n, dtype=np.uint16), (rows, 1))
+        np.random.default_rng(5).permuted(bits, axis=1, out=bits)
+        return bits.view(jnp.bfloat16).astype(dtype)
+
+    return Drawn((rows, n), jnp.dtype(dtype), make)
 
 
 def _greatest_by_numpy(a: Attributes, outs: Any, x: np.ndarray) -> None:
@@ -103,12 +96,16 @@ def _greatest_by_numpy(a: Attributes, outs: Any, x: np.ndarray) -> None:
 
 def _masks(size: int, itemsize: int) -> Iterator[Case]:
     """nonzero_coordinates: masks and sparse activations, whose coordinates would have so many bytes if all were set."""
-    width, dtype = 256 if size >= 2**21 else 16, DTYPES[itemsize]
+    width = 256 if size >= 2**21 else 16
     shape = (max(1, size // (8 * width)), width)
     for part in (0.5, 0.1, 0.01):
-        detail, moved = f"{part:.0%} of {dims(shape)} {dtype}", prod(shape) * (itemsize + 8)
-        make = lambda part=part: ((np.random.default_rng(6).random(shape) < part).astype(dtype),)  # noqa: E731
-        yield Case("nonzero_coordinates", detail, {}, make, moved)
+        x = Drawn(shape, DTYPES[itemsize], partial(_set, part, shape, DTYPES[itemsize]))
+        yield Case("nonzero_coordinates", f"{part:.0%} of {x}", {}, [x])
+
+
+def _set(part: float, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros, and a part of ones."""
+    return (np.random.default_rng(6).random(shape) < part).astype(dtype)
 
 
 def _found_by_jnp(_: Attributes) -> Callable[..., Any]:
@@ -129,11 +126,13 @@ def _found(nonzero: Callable[[Any], Any], outs: Any, x: Any) -> None:
 def _cumulations(operator: str, size: int, itemsize: int) -> Iterator[Case]:
     """cumulative_summation, cumulative_product: along rows and columns of a matrix, and backwards."""
     side = isqrt(size // itemsize)
-    make = partial(_near_one if operator == "cumulative_product" else _around_zero, side, itemsize)
+    x = normal((side, side), itemsize)
+    if operator == "cumulative_product":  # of numbers near 1, so that products stay finite
+        x = replace(x, make=lambda: (1 + 0.01 * normal(x.shape, 4).make()).astype(x.dtype))
     tolerance = 2**-9 if itemsize == 2 else 2**-14  # roundings of as many numbers, of which some cancel
     for axis, direction in ((1, "increasing"), (0, "increasing"), (1, "decreasing")):
-        detail = f"axis {axis}, {direction}, of {side}x{side} {DTYPES[itemsize]}"
-        yield Case(operator, detail, {"axis": axis, "direction": direction}, make, 2 * side**2 * itemsize, tolerance)
+        attributes = {"axis": axis, "direction": direction}
+        yield Case(operator, f"axis {axis}, {direction}, of {x}", attributes, [x], tolerance=tolerance)
 
 
 def _cumulated_by_jnp(function: Callable[..., Any], a: Attributes) -> Callable[..., Any]:
@@ -167,15 +166,6 @@ def _cumulated_by_torch(name: str, torch: Any, a: Attributes) -> Callable[..., A
 
 def _turned(x: Any, axis: int) -> Any:
     return x[:, ::-1] if axis else x[::-1]
-
-
-def _around_zero(side: int, itemsize: int) -> Arrays:
-    return (normal((side, side), itemsize),)
-
-
-def _near_one(side: int, itemsize: int) -> Arrays:
-    """Numbers near 1, so that products stay finite."""
-    return ((1 + 0.01 * normal((side, side), 4)).astype(DTYPES[itemsize]),)
 
 
 OPERATORS: Mapping[str, Operator] = {

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, ROUNDED, Case, data, dims, normal
+from ..case import ROUNDED, Case, data, dims, normal
 from .docstring_examples import grown
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
@@ -24,8 +24,8 @@ def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _upsampling(shape: tuple[int, ...], scale: tuple[int, int], itemsize: int) -> Case:
-    detail, moved = f"{dims(scale)} of {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * (1 + prod(scale))
-    return Case("upsample_2d", detail, {"scale_size": scale}, lambda: (data(shape, itemsize),), moved)
+    x = data(shape, itemsize)
+    return Case("upsample_2d", f"{dims(scale)} of {x}", {"scale_size": scale}, [x])
 
 
 def _repeated(copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
@@ -56,12 +56,13 @@ def _resampling(mode: str, picture: tuple[int, ...], scales: tuple[float, ...], 
     batch = max(1, size // itemsize // max(prod(one), prod(picture)))
     shape, sizes = (batch, *picture), (batch, *one)
     is_copy = mode == "nearest"
+    x = (data if is_copy or itemsize == 1 else normal)(shape, itemsize)
     return Case(
         "resample",
-        f"{mode} {dims(scales)} of {dims(shape)} {DTYPES[itemsize]}",
+        f"{mode} {dims(scales)} of {x}",
         {"sizes": sizes, "scales": (1, *scales), "mode": mode},
-        lambda: (data(shape, itemsize) if is_copy or itemsize == 1 else normal(shape, itemsize),),
-        (min(prod(shape), prod(sizes)) + prod(sizes)) * itemsize,
+        [x],
+        needed=(min(prod(shape), prod(sizes)) + prod(sizes)) * itemsize,
         tolerance=0.0 if is_copy else 2**-5 if itemsize == 1 else ROUNDED[itemsize],
     )
 

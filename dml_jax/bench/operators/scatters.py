@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
+from ..case import DTYPES, INT32, Case, Drawn, data, dims, mib, random_indices
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 
@@ -21,39 +21,38 @@ def _table(size: int, itemsize: int) -> tuple[tuple[int, int], int]:
     return (rows, width), max(1, rows // 8)
 
 
-def _written(table: tuple[int, int], few: int, columns: int, itemsize: int) -> Arrays:
+def _written(table: tuple[int, int], few: int, columns: int, itemsize: int) -> list[Drawn]:
     """A table, the rows that are written, in so many columns, and updates."""
-    rows = np.random.default_rng(1).permutation(table[0])[:few, None].astype(np.int32)
-    return data(table, itemsize), np.repeat(rows, columns, axis=1), data((few, table[1]), itemsize)[::-1]
+
+    def rows() -> np.ndarray:
+        drawn = np.random.default_rng(1).permutation(table[0])[:few, None].astype(np.int32)
+        return np.repeat(drawn, columns, axis=1)
+
+    updates = data((few, table[1]), itemsize).then(np.flipud)
+    return [data(table, itemsize), Drawn((few, columns), INT32, rows), updates]
 
 
 def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
     """scatter_elements: those of an eighth of the rows, and an eighth of each long row, such as those of a mask."""
     (table, few), dtype = _table(size, itemsize), DTYPES[itemsize]
-    moved = 2 * prod(table) * itemsize + few * table[1] * (itemsize + 4)
     detail = f"an eighth along axis 0 {dtype} {mib(size)}"
-    yield Case("scatter_elements", detail, {"axis": 0}, partial(_written, table, few, table[1], itemsize), moved)
+    yield Case("scatter_elements", detail, {"axis": 0}, _written(table, few, table[1], itemsize))
     length = max(8, min(2**13, size // 64) // itemsize)
     rows, few = max(1, size // itemsize // length), length // 8
-    yield Case(
-        "scatter_elements",
-        f"an eighth of rows of {length} {dtype} {mib(size)}",
-        {"axis": 1},
-        lambda: (
-            data((rows, length), itemsize),
-            np.argsort(np.random.default_rng(1).random((rows, length)))[:, :few].astype(np.int32),
-            data((rows, few), itemsize)[::-1],
-        ),
-        rows * ((2 * length + few) * itemsize + 4 * few),
-    )
+
+    def places() -> np.ndarray:
+        return np.argsort(np.random.default_rng(1).random((rows, length)))[:, :few].astype(np.int32)
+
+    x, at, updates = data((rows, length), itemsize), Drawn((rows, few), INT32, places), data((rows, few), itemsize)
+    detail = f"an eighth of rows of {length} {dtype} {mib(size)}"
+    yield Case("scatter_elements", detail, {"axis": 1}, [x, at, updates.then(np.flipud)])
 
 
 def _scattered_rows(size: int, itemsize: int) -> Iterator[Case]:
     """scatter_nd: whole rows of a table."""
     table, few = _table(size, itemsize)
     detail = f"an eighth of rows of {table[1] * itemsize} bytes {DTYPES[itemsize]} {mib(size)}"
-    moved = 2 * prod(table) * itemsize + few * (table[1] * itemsize + 4)
-    yield Case("scatter_nd", detail, {}, partial(_written, table, few, 1, itemsize), moved)
+    yield Case("scatter_nd", detail, {}, _written(table, few, 1, itemsize))
 
 
 def _rows_written(copy: Callable[[Any, Any], Any], out: Any, x: Any, i: Any, u: Any) -> None:
@@ -67,13 +66,13 @@ def _unpoolings(size: int, itemsize: int) -> Iterator[Case]:
     made = (max(1, size // itemsize // (32 * side**2)), 32, side, side)
     shape = (*made[:2], side // 2, side // 2)
 
-    def make() -> Arrays:
+    def places() -> np.ndarray:
         at = np.arange(prod(made), dtype=np.int32).reshape(*shape[:3], 2, shape[3], 2).swapaxes(3, 4)
         chosen = np.resize(np.random.default_rng(4).integers(0, 4, 2**16 + 1), (prod(shape), 1))
-        return data(shape, itemsize), np.take_along_axis(at.reshape(-1, 4), chosen, 1).reshape(shape)
+        return np.take_along_axis(at.reshape(-1, 4), chosen, 1).reshape(shape)
 
-    moved = prod(shape) * (itemsize + 4) + prod(made) * itemsize
-    yield Case("max_unpooling", f"2x2 to {dims(made)} {DTYPES[itemsize]}", {"output_sizes": made}, make, moved)
+    arrays = [data(shape, itemsize), Drawn(shape, INT32, places)]
+    yield Case("max_unpooling", f"2x2 to {dims(made)} {DTYPES[itemsize]}", {"output_sizes": made}, arrays)
 
 
 def _unpooled_by_jnp(a: Attributes) -> Callable[..., Any]:
@@ -105,14 +104,10 @@ def _unpooled_by_onnx(a: Attributes) -> OnnxNode:
 def _columns(size: int, itemsize: int) -> Iterator[Case]:
     """as_strided_scatter: some columns of a table."""
     for name, width, columns, offset in (("half of each row", 1024, 512, 0), ("odd columns", 1022, 511, 3)):
-        shape, few = (size // itemsize // width, width), (size // itemsize // width, columns)
-        yield Case(
-            "as_strided_scatter",
-            f"{name} of {dims(shape)} {DTYPES[itemsize]}",
-            {"strides": (width, 1), "offset": offset},
-            lambda shape=shape, few=few: (data((prod(shape),), itemsize), data(few, itemsize)[::-1]),
-            2 * prod(shape) * itemsize,
-        )
+        rows = size // itemsize // width
+        x, updates = data((rows * width,), itemsize), data((rows, columns), itemsize).then(np.flipud)
+        detail, attributes = f"{name} of {rows}x{width} {x.dtype}", {"strides": (width, 1), "offset": offset}
+        yield Case("as_strided_scatter", detail, attributes, [x, updates], needed=2 * x.nbytes)
 
 
 def _columns_by_numpy(a: Attributes) -> Callable[..., Any]:
@@ -130,14 +125,9 @@ def _columns_by_torch(a: Attributes, out: Any, x: Any, u: Any) -> None:
 def _labels(size: int, itemsize: int) -> Iterator[Case]:
     """one_hot: labels of pictures, words of a language, experts of a router."""
     for name, classes in (("labels", 1000), ("words", 32000), ("experts", 64)):
-        rows, values = max(1, size // itemsize // classes), np.array([0, 1], DTYPES[itemsize])
-        yield Case(
-            "one_hot",
-            f"{name} {rows}x{classes} {DTYPES[itemsize]}",
-            {"size": classes, "axis": 1},
-            lambda rows=rows, classes=classes, values=values: (random_indices(classes, (rows, 1)), values),
-            rows * (4 + classes * itemsize),
-        )
+        rows, dtype = max(1, size // itemsize // classes), DTYPES[itemsize]
+        arrays = [random_indices(classes, (rows, 1)), Drawn((2,), dtype, partial(np.array, [0, 1], dtype))]
+        yield Case("one_hot", f"{name} {rows}x{classes} {dtype}", {"size": classes, "axis": 1}, arrays)
 
 
 def _one_hot_by_onnx(a: Attributes) -> OnnxNode:

@@ -32,11 +32,10 @@ def _views(size: int, itemsize: int) -> Iterator[Case]:
         "transposed": ((h * w, n * c), (1, h * w), buffer),
         "NHWC as NCHW": ((n, c, h, w), (h * w * c, 1, w * c, c), buffer),
         "padded rows": ((n * h, w * c), (w * c + 32, 1), n * h * (w * c + 32)),
+        "broadcast rows": ((h * w, n * c), (0, 1), n * c),
     }
     for name, (sizes, strides, length) in layouts.items():
-        yield _view(f"{name} {dtype} {mib(size)}", sizes, strides, length, dtype, 2 * buffer * itemsize)
-    detail = f"broadcast rows {dtype} {mib(size)}"
-    yield _view(detail, (h * w, n * c), (0, 1), n * c, dtype, buffer * itemsize)
+        yield _view(f"{name} {dtype} {mib(size)}", sizes, strides, length, dtype)
 
 
 def _real_views(size: int) -> Iterator[Case]:
@@ -45,13 +44,14 @@ def _real_views(size: int) -> Iterator[Case]:
             itemsize = jnp.dtype(dtype).itemsize
             shape = (max(1, round(size / (prod(sizes) * itemsize))), *sizes)
             strides = [prod(shape[d + 1 :]) for d in (0, *order)]
-            detail, moved = f"real {what}, {dims(shape)} {dtype}", 2 * prod(shape) * itemsize
-            yield _view(detail, [shape[d] for d in (0, *order)], strides, prod(shape), dtype, moved)
+            detail = f"real {what}, {dims(shape)} {dtype}"
+            yield _view(detail, [shape[d] for d in (0, *order)], strides, prod(shape), dtype)
 
 
-def _view(detail: str, sizes: Sizes, strides: Sizes, length: int, dtype: str, moved: int) -> Case:
-    attributes = {"sizes": tuple(sizes), "strides": tuple(strides)}
-    return Case("as_strided", detail, attributes, lambda: (data((length,), dtype),), moved)
+def _view(detail: str, sizes: Sizes, strides: Sizes, length: int, dtype: str) -> Case:
+    buffer, attributes = data((length,), dtype), {"sizes": tuple(sizes), "strides": tuple(strides)}
+    made = prod(sizes) * buffer.dtype.itemsize
+    return Case("as_strided", detail, attributes, [buffer], needed=min(made, buffer.nbytes) + made)
 
 
 def _offsets(a: Attributes) -> Any:
@@ -88,9 +88,9 @@ def _small_slice(size: int) -> Iterator[Case]:
 
 
 def _slice(name: str, shape: Sizes, offsets: Sizes, sizes: Sizes, strides: Sizes, itemsize: int) -> Case:
-    detail, moved = f"{name} of {dims(shape)} {DTYPES[itemsize]}", 2 * prod(_counts(sizes, strides)) * itemsize
+    x, needed = data(shape, itemsize), 2 * prod(_counts(sizes, strides)) * itemsize
     attributes = {"input_window_offsets": offsets, "input_window_sizes": sizes, "input_window_strides": strides}
-    return Case("slice", detail, attributes, lambda: (data(shape, itemsize),), moved)
+    return Case("slice", f"{name} of {x}", attributes, [x], needed=needed)
 
 
 def _counts(sizes: Sizes, strides: Sizes) -> tuple[int, ...]:
@@ -139,14 +139,9 @@ def _slice_grads(size: int, itemsize: int) -> Iterator[Case]:
         ("crop", (0, 0, edge, edge), (*sizes[:2], inner, inner), (1, 1, 1, 1)),
         ("every second pixel", (0, 0, 0, 0), sizes, (1, 1, 2, 2)),
     ):
-        shape = _counts(window, strides)
-        yield Case(
-            "slice_grad",
-            f"{name} of {dims(sizes)} {DTYPES[itemsize]}",
-            {"sizes": sizes, "offsets": offsets, "window_sizes": window, "strides": strides},
-            lambda shape=shape: (data(shape, itemsize),),
-            (prod(shape) + prod(sizes)) * itemsize,
-        )
+        x = data(_counts(window, strides), itemsize)
+        attributes = {"sizes": sizes, "offsets": offsets, "window_sizes": window, "strides": strides}
+        yield Case("slice_grad", f"{name} of {dims(sizes)} {x.dtype}", attributes, [x])
 
 
 def _put_back_by_jnp(a: Attributes) -> Callable[..., Any]:

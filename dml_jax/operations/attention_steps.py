@@ -17,7 +17,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from .softmax import compute_along
-from .values.accumulation_types import wide_type
+from .values.accumulation_types import in_type, wide_type
 from .values.elementary_functions import tanh
 from .values.xla_workarounds import unfused_product
 
@@ -214,9 +214,3 @@ def _softmax(scores: jax.Array) -> jax.Array:
     total = powers.sum(axis=-1, keepdims=True)
     # Without any key total is 0, and 0 / 1 keeps derivatives free of NaN.
     return powers / jnp.where(total == 0, 1, total)
-
-
-def in_type(dtype: Any, value: float) -> Any:
-    """Returns a number of that type; infinity for one that is too large."""
-    with np.errstate(over="ignore"):
-        return np.asarray(value, np.float64).astype(dtype)

@@ -11,7 +11,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Su
 from ..core.structs.fields import Float, Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
-from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import in_type, narrow_apart
 from ._normalization_formulas import widened
 
 __all__ = ["AdamOptimizerDesc"]
@@ -116,8 +116,7 @@ class AdamOptimizerDesc(SeveralOutputs):
         arrays = (input_parameters, input_first_moment, input_second_moment, gradient)
         x, first, second, change = widened(*arrays)
         numbers = (self.learning_rate, self.beta1, self.beta2, self.epsilon)
-        with np.errstate(over="ignore"):
-            rate, beta1, beta2, epsilon = (np.float64(number).astype(x.dtype) for number in numbers)
+        rate, beta1, beta2, epsilon = in_type(x.dtype, numbers)
         first = beta1 * first + (1 - beta1) * change
         second = beta2 * second + (1 - beta2) * (change * change)
         step = training_step.astype(x.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from ..core.indices.axes import along_axis
 from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.enumerations import DirectionName, FieldDirection
@@ -23,9 +24,8 @@ RULES = (
 
 def dims_of(x: Operands) -> Dims:
     """Every dimension but the axis keeps its sharding: along the axis a device would need elements of others."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    axis = x["axis"] % len(names)
-    return Dims({"input": names}, [*names[:axis], "accumulated", *names[axis + 1 :]])
+    names, accumulated = along_axis(x["input"].ndim, x["axis"])
+    return Dims({"input": names}, accumulated)
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

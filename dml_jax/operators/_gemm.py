@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ..core.arguments.kinds import Data, Flag, OutSharding
@@ -19,7 +18,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.field_types import Named, default
 from ..core.structs.fields import Float, Input, OptionalInput, Output, named
 from ..core.structs.operator_desc import OperatorDesc
-from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import in_type, narrow_apart, wide_type
 from ..operations.values.xla_workarounds import unfused_product
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
@@ -153,15 +152,10 @@ def gemm(
     product = lax.dot_general(
         a, b, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=wide
     )
-    total = unfused_product(product) * _number(alpha, wide)
+    total = unfused_product(product) * in_type(wide, alpha)
     if c is not None and beta != 0:
-        total = total + jnp.asarray(c, wide) * _number(beta, wide)
+        total = total + jnp.asarray(c, wide) * in_type(wide, beta)
     return narrow_apart(total if activation is None else activation(total), dtype)
-
-
-def _number(value: float, dtype: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return np.asarray(value, np.float64).astype(dtype)
 
 
 class GemmDesc(OperatorDesc):

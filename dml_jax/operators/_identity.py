@@ -18,6 +18,7 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import ScaleBias
 from ..errors import DataTypeError
+from ..operations.values.accumulation_types import in_type
 from ..operations.values.bit_exact import is_key
 from ._cast import cast
 
@@ -87,8 +88,7 @@ def _computed_in(dtype: Any, is_rounded: bool) -> Any:
 def _number(value: float, dtype: Any) -> np.ndarray:
     """Returns a factor in a type; for integers the one that wraps to the same product or sum."""
     if not jnp.issubdtype(dtype, jnp.integer):
-        with np.errstate(over="ignore"):
-            return np.asarray(value).astype(dtype)
+        return in_type(dtype, value)
     limits = jnp.iinfo(dtype)
     return np.asarray((int(value) - int(limits.min)) % 2**limits.bits + int(limits.min)).astype(dtype)
 

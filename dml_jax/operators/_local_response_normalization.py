@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.arguments.kinds import Data, Flag, OutSharding
 from ..core.arguments.operator import operator
@@ -16,7 +13,7 @@ from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.fields import Bool, Float, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
-from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.accumulation_types import in_type, narrow_apart, wide_type
 from ..operations.window_sums import sum_windows
 
 __all__ = ["LocalResponseNormalizationDesc", "local_response_normalization"]
@@ -119,13 +116,8 @@ def local_response_normalization(
     if 0 in [array.shape[axis] for axis in axes]:
         return jnp.asarray(input)
     squares = sum_windows(array * array, axes, [_region(array.shape[axis], local_size) for axis in axes])
-    scale, exponent, offset = (_number(value, wide) for value in (alpha / local_size, beta, bias))
+    scale, exponent, offset = (in_type(wide, value) for value in (alpha / local_size, beta, bias))
     return narrow_apart(array / jnp.power(offset + scale * squares, exponent), input.dtype)
-
-
-def _number(value: float, dtype: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return np.asarray(value, np.float64).astype(dtype)
 
 
 class LocalResponseNormalizationDesc(OperatorDesc):

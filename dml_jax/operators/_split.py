@@ -8,6 +8,7 @@ import jax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
+from ..core.indices.axes import along_axis
 from ..core.rules import Operands, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
@@ -38,9 +39,8 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    axis = x["axis"] % len(names)
-    return Dims({"input": names}, [*names[:axis], "part", *names[axis + 1 :]], names)
+    names, cut = along_axis(x["input"].ndim, x["axis"])
+    return Dims({"input": names}, cut, names)
 
 
 @operator(*RULES, dims=_dims)

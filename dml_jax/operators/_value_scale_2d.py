@@ -18,7 +18,7 @@ from ..core.structs.field_types import Row
 from ..core.structs.fields import FLOAT, Float, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
-from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.accumulation_types import in_type, narrow_apart
 from ..operations.values.bit_exact import is_key
 
 __all__ = ["ValueScale2DDesc", "value_scale_2d"]
@@ -84,10 +84,8 @@ def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_shar
     """
     array = jnp.asarray(input)
     dtype = array.dtype if array.dtype.itemsize >= 4 else np.dtype(np.float32)
-    with np.errstate(over="ignore"):
-        factor, shifts = (np.asarray(number, np.float64).astype(dtype) for number in (scale, bias))
-    shifts = shifts.reshape(*(1,) * (array.ndim - 3), -1, 1, 1)
-    return narrow_apart(array.astype(dtype) * factor + shifts, array.dtype)
+    shifts = in_type(dtype, bias).reshape(*(1,) * (array.ndim - 3), -1, 1, 1)
+    return narrow_apart(array.astype(dtype) * in_type(dtype, scale) + shifts, array.dtype)
 
 
 class ValueScale2DDesc(OperatorDesc):

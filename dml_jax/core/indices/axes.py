@@ -19,6 +19,6 @@ def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
 
 
 def along_axis(rank: int, axis: int) -> tuple[list[str], list[str]]:
-    """Returns names for the dimensions of an array, and of indices that replace one axis of it: see `Dims`."""
+    """Returns names for the dimensions of an array, and for those of one with another axis in its place: see `Dims`."""
     names, axis = [f"input {d}" for d in range(rank)], axis % rank
     return names, [*names[:axis], "q", *names[axis + 1 :]]

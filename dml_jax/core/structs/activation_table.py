@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax, nn
 
 from ...operations.softmax import hardmax, log_softmax, softmax
+from ...operations.values.accumulation_types import in_type
 from ...operations.values.elementary_functions import expm1, gelu, sigmoid, soft_sign, softplus, tanh
 from .fields import FLOAT, Field, counted_by
 from .size_and_scale_bias import SCALE_BIAS, ScaleAndBias
@@ -71,8 +72,7 @@ def in_type_of(x: jax.Array, value: Any) -> Any:
     if jnp.issubdtype(x.dtype, jnp.integer):
         limits = jnp.iinfo(x.dtype)
         return np.asarray(0 if value != value else int(min(max(value, limits.min), limits.max))).astype(x.dtype)
-    with np.errstate(over="ignore"):
-        return np.asarray(value, np.float64).astype(x.dtype)
+    return in_type(x.dtype, value)
 
 
 def _exponential(x: jax.Array, scale: Any = 1) -> jax.Array:

@@ -14,10 +14,11 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from ...operations.attention import AttentionCase, Seen, cotangents_of
-from ...operations.attention_steps import exclusions, in_type, read_keys, seen_keys
+from ...operations.attention_steps import exclusions, read_keys, seen_keys
 from ...operations.programs.partition import on_one_device
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant, known_bytes
+from ...operations.values.accumulation_types import in_type
 
 # Numbers that, added to the scores of some keys, leave these no weight; added to all, they change none by 0.001.
 NO_WEIGHT = (-(2**14), -(2**12))

@@ -22,6 +22,12 @@ def computed_type(dtype: Any) -> Any:
     return wide_type(dtype)
 
 
+def in_type(dtype: Any, value: Any) -> Any:
+    """A constant, or several, in a type of floats; infinity for one that is too large."""
+    with np.errstate(over="ignore"):
+        return np.asarray(value, np.float64).astype(dtype)
+
+
 def widen_apart(array: Any, dtype: Any) -> jax.Array:
     """An array in a wider type; of types that few devices have, in memory of its own.
 

@@ -58,12 +58,9 @@ def read_record(path: Path) -> Record:
     Raises:
       BatchError: it cannot be read.
     """
-    with os_errors_told(path, "the progress cannot be read"), suppress(FileNotFoundError):
-        file = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            return Record(_parsed(_content(file)))
-        finally:
-            os.close(file)
+    told = os_errors_told(path, "the progress cannot be read")
+    with told, suppress(FileNotFoundError), os.fdopen(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        return Record(_parsed(file.read()))
     return Record([])
 
 

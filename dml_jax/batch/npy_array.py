@@ -11,7 +11,7 @@ import numpy as np
 from ..regular_files import open_regular
 from .errors import BatchError
 from .npy_file import NpyFile, streamed_header
-from .stored_array import StoredArray, file_state, told
+from .stored_array import CHANGED, StoredArray, file_state, open_file_state, told
 
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: one call instead of a fault per page
 
@@ -27,7 +27,7 @@ class NpyArray(StoredArray):
         self._file = Path(given.path)
         with told(str(self._file)), os.fdopen(open_regular(self._file), "rb") as file:
             self._header = streamed_header(file, self._file, given.dtype)
-            self._seen = file_state(str(self._file), file.fileno())
+            self._seen = open_file_state(file)
             self.path: str = str(self._file.resolve())
         self.shape: tuple[int, ...] = self._header.shape
         self._row_bytes = self._header.dtype.itemsize * prod(self.shape[1:])
@@ -39,8 +39,8 @@ class NpyArray(StoredArray):
         page = first // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         flags = mmap.MAP_SHARED | _POPULATE
         with told(str(self._file)), os.fdopen(open_regular(self._file), "rb") as file:
-            if file_state(str(self._file), file.fileno()) != self._seen:
-                raise BatchError(f"{self._file}: the input was changed while it was read; start over with restart")
+            if open_file_state(file) != self._seen:
+                raise BatchError(f"{self._file}: {CHANGED}")
             if size == 0:
                 return np.zeros(shape, self._header.dtype)
             window = mmap.mmap(file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page)

@@ -30,11 +30,8 @@ class NpyOutput(PartialOutput):
 
     def token(self) -> str | None:
         with os_errors_told(self.path, "the partial output cannot be read"), suppress(FileNotFoundError):
-            file = open_regular(self.path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                start, actual_size = os.pread(file, _TOKEN.stop, 0), os.fstat(file).st_size
-            finally:
-                os.close(file)
+            with os.fdopen(open_regular(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                start, actual_size = file.read(_TOKEN.stop), os.fstat(file.fileno()).st_size
             if self._size in (actual_size, None) and start.startswith(_MARK):
                 return start[_TOKEN].decode("latin-1")
         return None

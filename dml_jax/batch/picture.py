@@ -11,7 +11,7 @@ import numpy as np
 
 from ..regular_files import open_regular
 from .errors import BatchError
-from .stored_array import StoredArray, file_state, needed, told
+from .stored_array import CHANGED, StoredArray, file_state, needed, told
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")  # for others Pillow may start programs
 
@@ -36,7 +36,7 @@ class Picture(StoredArray):
         if not range(1)[rows]:
             return self._empty
         if self.state() != self._seen:
-            raise BatchError(f"{self.path}: the input was changed while it was read; start over with restart")
+            raise BatchError(f"{self.path}: {CHANGED}")
         with self._opened() as image:
             return np.asarray(image)[None]
 

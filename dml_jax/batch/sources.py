@@ -19,7 +19,7 @@ from ..errors import ConstraintError, DataTypeError, describe
 from .array_files import opened, parts_of
 from .errors import BatchError
 from .npy_file import NpyFile
-from .stored_array import StoredArray
+from .stored_array import CHANGED, StoredArray
 
 
 class Slices(Protocol):
@@ -217,7 +217,6 @@ class IteratorSource:
 
 
 SHOWN = 20  # shards that are recorded one by one
-CHANGED = "the input was changed while it was read; start over with restart"
 
 
 def as_source(name: str, given: Any) -> Source:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told
+
+CHANGED = "the input was changed while it was read; start over with restart"
 
 
 class StoredArray(ABC):
@@ -40,19 +42,19 @@ def told(path: str) -> AbstractContextManager[None]:
     return os_errors_told(Path(path), "an input cannot be read")
 
 
-def file_state(path: str, file: int | None = None) -> dict[str, Any]:
-    """Returns the size and the time of a regular file, or of the one that is open.
+def file_state(path: str) -> dict[str, Any]:
+    """Returns the size and the time of a regular file.
 
     Raises:
       BatchError: there is no such file.
     """
-    with told(path):
-        opened = open_regular(Path(path)) if file is None else file
-        try:
-            status = os.fstat(opened)
-        finally:
-            if file is None:
-                os.close(opened)
+    with told(path), os.fdopen(open_regular(Path(path)), "rb") as file:
+        return open_file_state(file)
+
+
+def open_file_state(file: BinaryIO) -> dict[str, Any]:
+    """Returns the size and the time of a file that is open."""
+    status = os.fstat(file.fileno())
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 

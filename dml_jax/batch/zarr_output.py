@@ -39,12 +39,9 @@ class ZarrOutput(PartialOutput):
         self._token: str | None = None
 
     def token(self) -> str | None:
-        with os_errors_told(self.path, "the partial output cannot be read"), suppress(FileNotFoundError):
-            file = open_regular(self.path / TOKEN, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                return os.pread(file, 1000, 0).decode("latin-1")
-            finally:
-                os.close(file)
+        told, flags = os_errors_told(self.path, "the partial output cannot be read"), os.O_RDONLY | os.O_NOFOLLOW
+        with told, suppress(FileNotFoundError), os.fdopen(open_regular(self.path / TOKEN, flags), "rb") as file:
+            return file.read(1000).decode("latin-1")
         return None
 
     def create(self, token: str) -> None:
@@ -52,12 +49,9 @@ class ZarrOutput(PartialOutput):
         with os_errors_told(fresh, NOT_WRITTEN):
             _discard(fresh)
             fresh.mkdir()
-            file = open_regular(fresh / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                append(file, token.encode())
+            with os.fdopen(open_regular(fresh / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb", 0) as file:
+                append(file.fileno(), token.encode())
                 os.fsync(file)
-            finally:
-                os.close(file)
         with self._told():
             self._open(str(fresh), create=True, **self._layout())
         with os_errors_told(self.path, NOT_WRITTEN):

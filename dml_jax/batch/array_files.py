@@ -1,4 +1,4 @@
-"""Paths as inputs: which library opens which, and what a folder or a pattern stands for."""
+"""Paths as inputs: which library opens which, and the files of a folder or a pattern."""
 
 import glob
 import os
@@ -44,7 +44,7 @@ def is_named_otherwise(path: str) -> bool:
 
 
 def is_npy(path: str) -> bool:
-    """Whether a path is one of a .npy file: that of any file of no other format."""
+    """Whether a path names a .npy file, as every path does that names no other format."""
     return not (is_named_otherwise(path) or _is_zarr(path) or _is_folder(path) or _is_pattern(path))
 
 

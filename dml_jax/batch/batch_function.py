@@ -155,7 +155,7 @@ class BatchFunction:
 
 
 def _by_name(caller: str, what: str, value: Any) -> Arrays:
-    """Returns arguments by name, those of a sequence by their number."""
+    """Returns arguments by name; the arguments of a sequence have numbers."""
     if not isinstance(value, Mapping):
         return dict(enumerate(value))
     for name in value:
@@ -211,7 +211,7 @@ def _as_numpy(caller: str, name: str, value: Any, least: int = 0) -> np.ndarray:
 
 
 def _odd_row(array: np.ndarray) -> str:
-    """Returns which row of an array of objects is of another kind than the first, or of what kind all of them are."""
+    """Says which row of an array of objects is of another kind than the first; or the kind of all rows."""
     cells = np.atleast_1d(array).ravel()
     kinds = [describe(cell) if isinstance(cell, np.ndarray) else type(cell).__name__ for cell in cells]
     odd = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)

@@ -33,7 +33,7 @@ class BatchProgram:
 
     Attributes:
       batch_size: as it was rounded up.
-      rows_per_device: those of it that one device has.
+      rows_per_device: the rows of a batch that one device has.
       result: shapes and types of the result of a batch: a tree of structs.
 
     Raises:

@@ -40,7 +40,7 @@ class Job:
     Args:
       outputs: at least one; the first names the progress files.
       total: the number of rows; None until an iterator ends.
-      facts: what tells the job from others: inputs, function, attributes.
+      facts: inputs, function and attributes, which tell the job from others.
       resumable: whether the inputs can be read again.
       share: the part of this process.
     """
@@ -65,7 +65,7 @@ class Job:
         return job_of({**known, "inputs": without_paths(known["inputs"])})
 
     def progress_paths(self, output: int = 0) -> list[Path]:
-        """The progress files of all processes; those of outputs behind the first are locks alone."""
+        """The progress files of all processes; the files of outputs behind the first are locks alone."""
         name, count = self.outputs[output].output, self.share.count
         return [progress_path(name, process, count) for process in range(count)]
 
@@ -263,7 +263,7 @@ def _comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping
 
 
 def _differences(old: Any, new: Any, where: str = "") -> list[str]:
-    """Returns what differs between two records: "inputs[0].size was 10 and is 20"."""
+    """Returns the differences between two records: "inputs[0].size was 10 and is 20"."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = sorted(old.keys() | new.keys())
         return [d for k in keys for d in _differences(old.get(k), new.get(k), f"{where}.{k}".strip("."))]

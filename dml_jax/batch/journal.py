@@ -47,7 +47,7 @@ class Record:
 
     @property
     def finished(self) -> Any:
-        """What the outputs are known by that were about to be renamed; None if no run came so far."""
+        """The numbers that know the outputs which were about to be renamed; None if no run came so far."""
         found = next((line["finished"] for line in self._lines if "finished" in line), None)
         return found if isinstance(found, list) else None
 
@@ -170,7 +170,7 @@ def _facts(text: bytes) -> dict[str, Any] | None:
     return facts if all(_KINDS[key](value) for key, value in facts.items() if key in _KINDS) else None
 
 
-# The key of a line's checksum; and what the other keys may hold.
+# The key of a line's checksum; and the values that other keys may have.
 SUM = "crc32"
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "job": lambda job: isinstance(job, dict),

@@ -29,7 +29,7 @@ def output_of(output: Path | str) -> type[PartialOutput]:
     """Returns the format of an output, by its name.
 
     Raises:
-      BatchError: it is that of a format that no output has.
+      BatchError: it is the name of a format that no output has.
     """
     if isinstance(output, str):
         if re.fullmatch(r"(s3|gs)://.+\.zarr", output):

@@ -121,7 +121,7 @@ class PartialOutput(ABC):
 
     @abstractmethod
     def known_by(self, rows: int) -> list[int]:
-        """Returns what it is known by under any name, once it is complete."""
+        """Returns numbers by which it is known under any name, once it is complete."""
 
     @abstractmethod
     def is_known(self, path: Path, known: list[int]) -> bool:

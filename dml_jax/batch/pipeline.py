@@ -53,7 +53,7 @@ def run_pipeline(
 class _Stages:
     """The three stages, each in a thread of its own, and the queues between them; None ends a queue.
 
-    A stage forgets what it has handed on, with `del`, before it waits: a batch must not stay in memory meanwhile.
+    A stage forgets a batch that it has handed on, with `del`, before it waits: the batch must not stay in memory.
     """
 
     def __init__(self) -> None:

@@ -152,7 +152,7 @@ class ShardSource:
         return batch
 
     def _read(self, shard: int, start: int, stop: int) -> np.ndarray:
-        """Returns those of the rows that one shard has."""
+        """Returns the rows that one shard has."""
         before = self._ends[shard - 1] if shard else 0
         first = max(start, before)
         return self._shards[shard].read(first - before, min(stop, self._ends[shard]) - first)

@@ -34,7 +34,7 @@ class StoredArray(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Returns what tells without reading it whether it has changed: JSON types, such as sizes and times."""
+        """Returns facts that change with it, without reading it: JSON types, such as sizes and times."""
 
 
 def told(path: str) -> AbstractContextManager[None]:

@@ -69,7 +69,7 @@ class ZarrOutput(PartialOutput):
         return self._open(str(self.path), write=True)
 
     def _layout(self, rows: int | None = None) -> dict[str, Any]:
-        """Returns what the metadata say of an array of so many rows; the chunks are the same for any number of them."""
+        """Returns the metadata of an array of so many rows; the chunks are the same for any number of rows."""
         most = _ENDLESS if self.rows is None else self.rows
         chunk = max(1, min(most, CHUNK_BYTES // max(1, self.row_bytes)))
         chunks = self._tensorstore.ChunkLayout(chunk_shape=[chunk, *(max(1, size) for size in self.item)])

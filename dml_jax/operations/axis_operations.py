@@ -31,7 +31,7 @@ class AxisOperation:
       result: shape and type of the result.
       whole: the plain implementation.
       part: computes a part of the array; along each dimension its results have the size of the part, or 1.
-      join: makes the result from those of all parts side by side; None if a part needs all numbers along the axes.
+      join: makes the result from the results of parts side by side; None if a part needs all numbers along the axes.
       combine: merges the results of two parts along the axes into one; None if only `join` can.
     """
 

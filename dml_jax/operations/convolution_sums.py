@@ -1,4 +1,4 @@
-"""Convolutions of bytes whose sums are wanted in float32, as those of quantised networks are."""
+"""Convolutions of bytes whose sums are wanted in float32, as in quantised networks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ConvolutionSumsCase:
         return self.in_integers(x, of_x, self.known if filters is None else filters, of_filters).astype(jnp.float32)
 
     def zero_points(self, zeros: Sequence[jax.Array]) -> list[jax.Array | None]:
-        """That of x and those of the filters, of those that there are."""
+        """The zero point of x and those of the filters; None for one that is missing."""
         left = iter(zeros)
         return [next(left) if has_any else None for has_any in self.have_zeros]
 

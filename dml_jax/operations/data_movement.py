@@ -70,7 +70,7 @@ def move_elements(
 
     Args:
       move: moves elements of `data` without looking at them.
-      where: says what moves; None where nothing varies.
+      where: integers or booleans by which elements move; None if there are none.
       data: arrays of one dtype.
       words: takes a number of elements; returns the same move of arrays whose last dimension is words of so many, or
         None where parts of a word move.

@@ -27,7 +27,8 @@ class Blocks:
     """Which blocks move: a permutation of the letters of the last three dimensions.
 
     With to="space", order="CRD" and data_format="NCHW", the words ("cyx", "h", "w") become ("c", "hy", "wx"): the
-    depth is split into a channel and the row and column inside of a block, which are merged with those of the block.
+    depth is split into a channel and the row and column inside of a block, which are merged with the row and the
+    column of the block.
 
     Args:
       to: "space" or "depth".

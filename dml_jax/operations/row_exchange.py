@@ -168,7 +168,7 @@ class _Rounds:
         return lax.all_to_all(buffers, self.axis, 0, 0, tiled=True)
 
     def read(self, requests: Any, buffers: jax.Array, number: jax.Array, rows: jax.Array) -> jax.Array:
-        """The rows, with those of the requests of a round from buffers."""
+        """The rows; buffers replace the rows that were requested in one round."""
         slot = self._slot(requests, number)
         return jnp.where((slot < len(buffers))[:, None], buffers.at[slot].get(mode="clip"), rows)
 

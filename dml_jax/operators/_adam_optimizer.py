@@ -112,7 +112,7 @@ class AdamOptimizerDesc(SeveralOutputs):
         gradient: jax.Array,
         training_step: jax.Array,
     ) -> tuple[jax.Array, ...]:
-        """The numbers of the struct are FLOAT: 1 - Beta2 is that of Beta2 in float32."""
+        """The numbers of the struct are FLOAT: 1 - Beta2 is computed of Beta2 in float32."""
         arrays = (input_parameters, input_first_moment, input_second_moment, gradient)
         x, first, second, change = widened(*arrays)
         numbers = (self.learning_rate, self.beta1, self.beta2, self.epsilon)

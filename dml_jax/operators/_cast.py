@@ -104,7 +104,7 @@ def _keep_rounding(narrow: jax.Array) -> jax.Array:
 
 
 def _odd_float(wide: jax.Array) -> jax.Array:
-    """Cuts to 24 bits, and sets the last one if a bit is lost: the next rounding is then that of the number itself."""
+    """Cuts to 24 bits, and sets the last one if a bit is lost: the next rounding then rounds the number itself."""
     bits = lax.bitcast_convert_type(wide, jnp.uint64)
     rest = bits & (2**29 - 1)
     return lax.bitcast_convert_type(bits - rest | (rest != 0).astype(jnp.uint64) << 29, wide.dtype)

@@ -231,7 +231,7 @@ RULES = (
 def _dims(x: Operands) -> Dims:
     """The batch and the channels of the output keep their sharding, except the channels of BACKWARD with groups.
 
-    If each channel of the input is a group, those of all arrays are sharded alike.
+    If each channel of the input is a group, the channels of all arrays are sharded alike.
     """
     spatial, groups = [f"spatial {d}" for d in range(x["input"].ndim - 2)], x["group_count"]
     read = "channel" if 1 < groups == x["input"].shape[1] else "added up"

@@ -32,7 +32,7 @@ _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
 
 
 class CumulativeDesc(OperatorDesc, is_base=True):
-    """The base of both structs; each has a name of its own for what leaves out the element itself."""
+    """The base of both structs; each has its own name for the field that leaves out the element itself."""
 
     input: Input
     output: Output

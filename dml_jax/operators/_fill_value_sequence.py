@@ -96,7 +96,7 @@ def fill_value_sequence(
 
 
 def _computed_in(dtype: Any) -> Any:
-    """Returns the type to compute in: a wider one, or integers whose low bits are those of the result."""
+    """Returns the type to compute in: a wider one, or integers with the same low bits as the result."""
     if jnp.issubdtype(dtype, jnp.floating):
         return dtype if dtype.itemsize > 2 else np.dtype(np.float32)
     return np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)

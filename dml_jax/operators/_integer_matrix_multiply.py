@@ -45,7 +45,7 @@ _AXES = {
 _INPUTS = ("a", "b")
 
 
-# Zero points and scales broadcast: those of a to (..., M, 1), those of b to (..., 1, N).
+# The zero point and the scale of a broadcast to (..., M, 1), the zero point and the scale of b to (..., 1, N).
 
 
 def multiply_quantized(

@@ -35,7 +35,7 @@ def axes_of(numbers: Any) -> tuple[int, ...]:
 def centred(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """Returns x - mean, and the mean along axes, which keep the size 1.
 
-    Rounding errors are those of differences from one of the numbers, not those of the mean: equal numbers give 0, and
+    Differences from one of the numbers are rounded, not the mean: equal numbers give 0, and
     a mean far from 0 does no harm. Derivatives are the same, whichever number it is.
     """
     axes = tuple(axes)

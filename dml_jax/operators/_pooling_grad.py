@@ -20,7 +20,7 @@ __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
 
 
 def _names(of: str, count: int) -> list[str]:
-    """Returns names of dimensions: N, C, and those of the windows or of the pixels."""
+    """Returns names of dimensions: N, C, and a name for each dimension of windows or of pixels."""
     return ["N", "C", *(f"{of} {d}" for d in range(count))]
 
 

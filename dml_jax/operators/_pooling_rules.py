@@ -57,13 +57,13 @@ def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
 
 
 def pooling_rules(*own: Rule) -> Any:
-    """Returns the rules of a function; `own` are checked before those of the windows."""
+    """Returns the rules of a function; `own` are checked before the rules of the windows."""
     text = "{window_sizes} must have one entry per spatial dimension of {input}, at least one"
     return function_rules(_sizes, *own, custom(f"spatial({_SIZES})", text, _uncounted), output_sizes=_output_sizes)
 
 
 def dims_of(x: Operands) -> Dims:
-    """Dimensions before those of the windows keep their sharding."""
+    """Dimensions before the spatial ones keep their sharding."""
     names, count = [f"input {d}" for d in range(x["input"].ndim)], len(x[_SIZES])
     return Dims({"input": names}, [*names[:-count], *(f"window {d}" for d in range(count))])
 

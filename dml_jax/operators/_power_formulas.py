@@ -14,7 +14,7 @@ from ._cast import cast
 
 
 def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Powers in the type of the base; of integers to the power of floats those of float32, as `cast` converts them."""
+    """Powers in the type of the base. Integers to the power of floats are float32 powers, converted by `cast`."""
     if not jnp.issubdtype(base.dtype, jnp.integer):
         return real_power(base, exponent.astype(base.dtype))
     if jnp.issubdtype(exponent.dtype, jnp.integer):

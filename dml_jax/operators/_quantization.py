@@ -47,7 +47,7 @@ def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
 
 
 def _widen(q: jax.Array, kind: Any) -> jax.Array:
-    """Numbers in a wider type, those of fewer than 8 bits by way of bytes, which every device computes with."""
+    """Numbers in a wider type; every device computes with bytes, so narrower numbers become bytes first."""
     return widen_apart(q, computed_type(q.dtype)).astype(kind)
 
 
@@ -196,7 +196,7 @@ def _sizes(name: str, tensor: str, axis: PerAxis | None) -> Rule:
 
 
 def rank_within(name: str, least: int, most: int) -> Rule:
-    """A tensor whose rank is not that of the others has one of some ranks; one that is left out breaks nothing."""
+    """A tensor that may have another rank than the others has one of some ranks, if it is given."""
 
     def broken_by(x: Operands) -> str | None:
         return None if x[name] is None or least <= len(x[name].sizes) <= most else f"it is {len(x[name].sizes)}"
@@ -211,7 +211,7 @@ def below(level: str, rule: Rule) -> tuple[str, Rule]:
 
 
 def same_type(parameter: str, tensor: str) -> Rule:
-    """A zero point, or a scale, has the data type of a tensor, and decides that of an output."""
+    """A zero point, or a scale, has the data type of a tensor, and decides the data type of an output."""
     law = Law(tensor, "data_type", lambda x: x[parameter] and x[parameter].data_type)
     return if_given(parameter, replace(same_dtype(parameter, tensor), law=law))
 

@@ -66,7 +66,7 @@ _ALIKE = custom("same_sizes(quantizations)", "all {quantizations} must have the 
 
 
 def _types(real: str, small: str) -> Rule:
-    """The scale has the data type of the floats, the zero point that of the integers; they decide the output's."""
+    """The scale has the type of the floats, the zero point has the type of the integers; they decide the output's."""
 
     def broken_by(x: Operands) -> str | None:
         for i, (tensor, like) in enumerate(zip(x["quantizations"], (x[real], x[small]), strict=False)):

@@ -97,7 +97,7 @@ def function_rules(
 
     Args:
       sizes_of: takes the operands; returns the spatial sizes of the image.
-      own: rules of this function alone; they are checked before those of the windows.
+      own: rules of this function alone; they are checked before the rules of the windows.
       output_sizes: takes the operands and the windows; returns the sizes of the output.
     """
 

@@ -38,7 +38,7 @@ class OperatorDesc(Computation[R]):
     of the class, the help from its fields.
     """
 
-    # DirectML's name, by default that of the class in its form.
+    # DirectML's name; by default the name of the class in DirectML's form.
     operator_type: ClassVar[str]
     other_names: ClassVar[tuple[str, ...]] = ()
     constraints: ClassVar[tuple[Rule, ...]] = ()
@@ -47,7 +47,7 @@ class OperatorDesc(Computation[R]):
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = ()
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
-    # The data types of outputs that GraphBuilder is not told, where several are possible: those of DirectMLX.
+    # The data types of outputs that GraphBuilder is not told, where several are possible: DirectMLX's.
     default_types: ClassVar[Mapping[str, DataType]] = {}
     # Tensors that need not have the DimensionCount of the first one.
     other_ranks: ClassVar[tuple[str, ...]] = ()
@@ -72,7 +72,7 @@ class OperatorDesc(Computation[R]):
         fields = cls.fields()
         constructor: Any = cls.__init__
         constructor.__signature__ = shown_signature(cls)
-        # Not names: those of a base may be of another module.
+        # Not names: a base may be of another module.
         constructor.__annotations__ |= {name: annotation_of(cls, name) for name in fields}
         if written:
             docstrings = [base.__doc__ or "" for base in reversed(cls.__mro__) if is_dataclass(base)]

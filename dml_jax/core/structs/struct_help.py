@@ -65,7 +65,7 @@ def complete_docstring(
 
 
 def _sections(docstring: str) -> dict[str, str]:
-    """Returns the sections of a docstring by their names, and what is before them as ""."""
+    """Returns the sections of a docstring by their names, and the text before them as ""."""
     head, *sections = _SECTIONS.split(cleandoc(docstring))
     return {"": head.rstrip()} | {section.partition(":")[0]: section.rstrip() for section in sections}
 

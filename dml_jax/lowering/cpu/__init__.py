@@ -23,6 +23,11 @@ from . import (
     windowed,
 )
 
+# Where several can run one operation, the one for fewer cases is asked first. Of transposes, `blocked_transpose` is for
+# lines that a cache loses, `halves` stores nothing in between, and `unfused` stores the operand. Of reducing scatters,
+# `inverse` adds nothing up, `sorted_segments` is for few rows, `gather_side_sum` for few updates of each row, and
+# `chunked_scatter_add` for the others. Where rows are long, or there are one or two, `row_by_row` reads each number
+# once: less than `matrix_products` and `cache_chunks` do.
 _MECHANISMS = (
     blocked_transpose,
     halves,

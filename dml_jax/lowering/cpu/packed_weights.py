@@ -91,7 +91,7 @@ def _transposed(case: PackedProductCase) -> tuple[np.ndarray, ...]:
 
 
 def _add_columns(case: PackedProductCase, _: Any, rows: jax.Array) -> jax.Array:
-    """Adds rows of transposed bytes to all columns, in each step those of one block."""
+    """Adds rows of transposed bytes to all columns; the rows of a step belong to one block."""
     packed, scales, zero_points = _transposed(case)
     block = case.packed.shape[2]
     step = gcd(block, STEP)

@@ -144,7 +144,7 @@ def _pad_rows(x: jax.Array, border: Border, pieces: Sequence[_Piece], *value: ja
 def _window(flat: jax.Array, row: jax.Array, shape: Sequence[int], piece: _Piece) -> jax.Array:
     """The elements that each row reads for a piece."""
     rank, length = row.ndim, shape[-1]
-    if piece.step == 0:  # an index for every column: XLA would compute what it broadcasts in a loop of its own
+    if piece.step == 0:  # an index for every column: XLA would compute a broadcast row in a loop of its own
         at = lax.broadcast_in_dim(lax.add(row, np.int32(piece.first)), (*shape, 1), range(rank))
         numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
         return lax.gather(flat, at, numbers, (1,), mode="promise_in_bounds")

@@ -21,6 +21,10 @@ from . import (
     words,
 )
 
+# Where several can run one operation, the one that reads or stores less is asked first: `fan_out` reads an element once
+# for all its copies, `words` reads whole words, `assembled_words` reads single elements and stores words. Of
+# transposes, `isolated_transpose` is last, as it alone takes a copy of the operand. Of reducing scatters, `inverse`
+# adds nothing up, and `sorted_segments` widens no table, as `int32_atomics` does.
 _MECHANISMS = (
     fan_out,
     gathered,

@@ -34,7 +34,7 @@ def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Arr
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Where threads come between: several updates for each row, of what changes often, as extremes do not."""
+    """Where threads come between: several updates for each row. Sums change with each update, extremes seldom."""
     return case.reduction.rounds and case.number >= SEVERAL * case.rows.count
 
 

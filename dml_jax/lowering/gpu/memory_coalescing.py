@@ -1,7 +1,8 @@
 """Quantities of NVIDIA GPUs, and the costs of a transpose: which sectors a warp reads, and whether XLA:GPU tiles it.
 
 A warp writes 128 bytes at once and reads sectors of 32. The first 128 bytes of the transpose of bytes [1000, 5] lie 5
-apart, in 20 sectors: most of what is read is read again for other rows. Those of bytes [5, 1000] lie in 5 runs of 26.
+apart, in 20 sectors: most bytes of a sector are read again for other rows. The transpose of bytes [5, 1000] reads 5
+runs of 26.
 """
 
 from math import prod

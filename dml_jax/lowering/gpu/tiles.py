@@ -162,7 +162,7 @@ def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], 
 
 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """`jnp.stack` of any number, as a concatenation of at most `STACK`: a thread chooses among those of one of them.
+    """`jnp.stack` of any number, as a concatenation of at most `STACK`: a thread chooses among parts of one.
 
     A thread chooses between 0 and 4, 1 and 5, 2 and 6, 3 and 7 of eight parts; 0 and 1, 2 and 3, 4 and 5 of seven.
     """

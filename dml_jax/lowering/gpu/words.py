@@ -4,7 +4,7 @@ A row of eight bytes is two words. Reading rows 1 and 0 of [[0, 1, ... 7], [8, 9
 
     [[0x03020100, 0x07060504], [0x0b0a0908, 0x0f0e0d0c]]  ->  [[0x0b0a0908, 0x0f0e0d0c], [0x03020100, 0x07060504]]
 
-takes four reads instead of sixteen, and the bytes are those of the rows.
+takes four reads instead of sixteen, and gives the same bytes.
 """
 
 from functools import partial

@@ -221,7 +221,7 @@ def _transpose(cotangents: Any, *arrays: Any, call: _Call, avals: Any) -> Sequen
 
 
 def _transpose_call(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
-    """The call that takes the cotangent to that of one of the data. Its transpose is `call`: JAX looks into neither."""
+    """The call that computes the cotangent of one of the data. Its transpose is `call`: JAX looks into neither."""
 
     def backward(*arrays: jax.Array) -> jax.Array:
         assert call.back

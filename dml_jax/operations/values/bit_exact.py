@@ -98,7 +98,7 @@ def carry_bits(
 
     Args:
       move: moves elements of `data` without looking at them.
-      where: says what moves; None where nothing varies.
+      where: integers or booleans by which elements move; None if there are none.
       data: arrays of one dtype.
       back: the transpose; by default that of `move`.
       carry: turns a move into one of integers.

@@ -61,7 +61,7 @@ def by_value(dtype: Any) -> Order:
     return Order(
         lambda x: lax.bitcast_convert_type(x, bits),
         lambda image: lax.bitcast_convert_type(image, dtype).astype(wide_type(dtype)),
-        # Not `key > best`, which is False for a NaN: that exceeds all numbers, but no other NaN.
+        # Not `key > best`, which is False for a NaN: here a NaN exceeds all numbers, but no other NaN.
         lambda key, best: ~(key <= best) & (best == best),
         lambda image: lax.bitcast_convert_type(image, dtype),
         least_number(dtype).view(bits),
@@ -99,7 +99,7 @@ def _with_nans(dtype: Any) -> Order:
 
     def key(image: jax.Array) -> jax.Array:
         some_nan = jnp.minimum(image, nan)
-        return some_nan + (some_nan == zero).astype(integer)  # -0.0, whose image is before that of 0.0
+        return some_nan + (some_nan == zero).astype(integer)  # the image of -0.0 is before the image of 0.0
 
     return Order(
         lambda x: in_order_of_bits(lax.bitcast_convert_type(x, integer)) + turn,

@@ -35,7 +35,7 @@ SMALL = (
 def small(monkeypatch):
     """Small networks, which torch.compile leaves as they are: it would need a C++ compiler."""
     monkeypatch.setattr(exported, "NETWORKS", SMALL)
-    monkeypatch.setattr(exported.torch, "compile", lambda module: module)
+    monkeypatch.setattr(exported.torch, "compile", lambda module, mode: module)
 
 
 def test_a_run_has_every_network_in_both_types_and_goes_on(small, tmp_path, capsys):

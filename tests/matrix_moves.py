@@ -1,4 +1,4 @@
-"""What every operator that moves data makes of a matrix, beside NumPy: of each 16-bit number, alone and in pairs.
+"""What every operator that moves data makes of a matrix, beside NumPy: of each number of a type, alone and in pairs.
 
 A move takes a matrix of at least four rows and four columns to another one, so that moves can follow each other.
 """
@@ -8,11 +8,17 @@ from functools import reduce
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 from jax import lax
 from numpy.lib.stride_tricks import sliding_window_view
 
 import dml_jax
+
+
+def integers(dtype):
+    """The unsigned integers as wide as a type."""
+    return np.dtype(f"u{dtype.itemsize}")
 
 
 def order(count):
@@ -57,9 +63,9 @@ def space(x):
 
 def shaped(x, *sizes):
     """The elements in another shape; as integers, as XLA:CPU quiets the NaNs of constants that jnp.reshape reshapes."""
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
         return x.reshape(sizes)
-    return lax.bitcast_convert_type(lax.bitcast_convert_type(x, np.uint16).reshape(sizes), x.dtype)
+    return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integers(x.dtype)).reshape(sizes), x.dtype)
 
 
 def line(x):
@@ -281,13 +287,25 @@ MOVES = {
     },
 }
 
+# Those that write zeros, too.
+FILLING = {name for name, (_, of_numpy) in MOVES.items() if not of_numpy(np.ones((6, 9), np.uint8)).all()}
+
 # How a program gets the matrix.
 WAYS = ("argument", "constant", "eager")
 
 
 def every_number(dtype):
-    """All numbers of a type of 16 bits."""
-    return np.arange(2**16, dtype=np.uint16).view(dtype).reshape(256, 256)
+    """All numbers of a type of one or two bytes; of a wider one random numbers and the special ones."""
+    dtype, count = np.dtype(dtype), 2**16
+    if dtype in (np.bool_, ml_dtypes.int4):
+        return np.resize(np.arange(16).astype(dtype), (256, 256))
+    if dtype.itemsize <= 2:
+        return np.resize(np.arange(256**dtype.itemsize, dtype=integers(dtype)), (256, 256)).view(dtype)
+    words = np.random.default_rng(5).integers(0, 2**32, count * dtype.itemsize // 4, dtype=np.uint32)
+    words[:4096] |= 0x7F800000  # float32: infinities and NaNs, quiet and signalling
+    words[4096:8192:2], words[4097:8192:2] = words[4096:8192:2], words[4097:8192:2] | 0x7FF00000  # float64
+    words[8192:8196] = 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF  # -0.0 and subnormals
+    return words.view(dtype).reshape(256, 256)
 
 
 def can_follow(names):
@@ -316,9 +334,9 @@ def wrong(chains, dtype, way, at_once=24):
         part = chains[start : start + at_once]
         functions = [lambda x, names=names: reduce(lambda x, name: MOVES[name][0](x), names, x) for names in part]
         for names, result in zip(part, computed(functions, x, way), strict=True):
-            expected = reduce(lambda b, name: MOVES[name][1](b), names, x.view(np.uint16))
+            expected = reduce(lambda b, name: MOVES[name][1](b), names, x.view(integers(x.dtype)))
             assert (result.dtype, result.shape) == (x.dtype, expected.shape), names
-            if count := int((np.asarray(result).view(np.uint16) != expected).sum()):
+            if count := int((np.asarray(result).view(integers(x.dtype)) != expected).sum()):
                 counts[" | ".join(names)] = count
     return counts
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from batch_jobs import environment
 from checks import assert_same_bits, sampled, spread, together
-from matrix_moves import MOVES, WAYS, can_follow, wrong
+from matrix_moves import FILLING, MOVES, WAYS, can_follow, every_number, wrong
 from small_arrays import random_keys
 
 import dml_jax
@@ -23,24 +23,15 @@ pytestmark = pytest.mark.device
 
 DIRECTML = ["float32", "float16", "uint32", "uint16", "uint8", "int32", "int16", "int8", "float64", "uint64", "int64"]
 FLOAT8 = [name for name in dir(ml_dtypes) if name.startswith("float8_")]
-OTHERS = ["bool", "complex64", "complex128", "bfloat16", *FLOAT8]
+OTHERS = ["bool", "complex64", "bfloat16", *FLOAT8]
 SAMPLE = ["bool", "uint8", "float8_e5m2", "float16", "bfloat16", "float32", "int64", "complex64"]  # each size and kind
 COUNT = 1 << 16
 
 
-def every_pattern(dtype):
-    """All bit patterns of a narrow type; of a wide one random patterns and the special ones."""
-    dtype = np.dtype(dtype)
-    if dtype == np.bool_:
-        return np.resize(np.array([True, False, False]), COUNT)
-    if dtype.itemsize <= 2:
-        return np.resize(np.arange(256**dtype.itemsize, dtype=f"u{dtype.itemsize}"), COUNT).view(dtype)
-    rng = np.random.default_rng(5)
-    words = rng.integers(0, 2**32, COUNT * dtype.itemsize // 4, dtype=np.uint32)
-    words[:4096] |= 0x7F800000  # float32: infinities and NaNs, quiet and signalling
-    words[4096:8192:2], words[4097:8192:2] = words[4096:8192:2], words[4097:8192:2] | 0x7FF00000  # float64
-    words[8192:8196] = 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF  # -0.0 and subnormals
-    return words.view(dtype)
+def type_named(name):
+    """A type, and a context in which JAX has it."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    return dtype, jax.enable_x64(dtype.itemsize >= 8 and name != "complex64")
 
 
 def moves(x):
@@ -69,17 +60,30 @@ def moves(x):
 
 
 @pytest.mark.thinned(12)
-@pytest.mark.parametrize("name", sampled(DIRECTML + OTHERS, SAMPLE))
+@pytest.mark.parametrize("name", sampled([*DIRECTML, *OTHERS, "complex128"], SAMPLE))
 def test_every_operator_moves_bits(name):
     """Called one by one, and all in one program, where XLA fuses more."""
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    with jax.enable_x64(dtype.itemsize >= 8 and name != "complex64"):
-        calls = list(moves(every_pattern(dtype)))
+    dtype, has_type = type_named(name)
+    with has_type:
+        calls = list(moves(every_number(dtype).ravel()))
         results = together([(function, *arrays) for function, arrays, _ in calls])
         for result, (function, arrays, expected) in zip(results, calls, strict=True):
             assert_same_bits(result, expected)
             if function.keywords.get("mode") in (None, "clip", "drop"):
                 assert_same_bits(function(*arrays), expected)
+
+
+# The moves of every operator.
+
+
+@pytest.mark.parametrize("way", sampled(["argument", "constant"], ["argument"]))
+@pytest.mark.parametrize(("name", "part"), spread([*DIRECTML, *OTHERS, "int4"], [*SAMPLE, "float8_e8m0fnu", "int4"], 8))
+def test_each_move_of_every_type(name, part, way):
+    """NaN payloads, subnormals and -0.0; also where the same move follows in the program: XLA fuses them."""
+    dtype, has_type = type_named(name)
+    alone = [[move] for move in MOVES if move not in FILLING or name != "float8_e8m0fnu"][part]  # which has no zero
+    with has_type:
+        assert wrong(alone + [move * 2 for move in alone if can_follow(move * 2)], dtype, way) == {}
 
 
 # All numbers of 16 bits, whose NaNs a detour through float32 would change.
@@ -175,6 +179,26 @@ def test_four_and_two_bit_integers_beside_each_other(name, size):
     assert_same_bits(dml_jax.pad(x, (1, 2), (2, 0), value=1), np.pad(x, ((1, 2), (2, 0)), constant_values=1))
 
 
-def test_random_keys_are_gathered():
+# Keys, which hold no number.
+
+# What operators make of four keys, and of the numbers of the keys, 0 to 3.
+OF_KEYS = {
+    "gather": (lambda keys: dml_jax.gather(keys, np.int32([2]), 0), [2]),
+    "identity": (dml_jax.identity, [0, 1, 2, 3]),
+    "join": (lambda keys: dml_jax.join([keys[2:], keys[:1]], 0), [2, 3, 0]),
+    "one_hot": (lambda keys: dml_jax.one_hot(np.int32([[1], [7]]), keys[:2], 2, 1), [[0, 1], [0, 0]]),
+    "pad": (lambda keys: dml_jax.pad(keys, (2,), (1,), mode="symmetric"), [1, 0, 0, 1, 2, 3, 3]),
+    "resample": (lambda keys: dml_jax.resample(keys, (6,), (1.5,)), [0, 1, 1, 2, 3, 3]),
+    "reverse_subsequences": (lambda keys: dml_jax.reverse_subsequences(keys, np.int32([3]), 0), [2, 1, 0, 3]),
+    "select": (lambda keys: dml_jax.select(np.array([True, False]), keys[:2], keys[2:]), [0, 3]),
+    "slice": (lambda keys: dml_jax.slice(keys, (1,), (3,), (-2,)), [3, 1]),
+    "split": (lambda keys: dml_jax.split(keys, (1, 3), 0)[1], [1, 2, 3]),
+    "tile": (lambda keys: dml_jax.tile(keys, (2,)), [0, 1, 2, 3, 0, 1, 2, 3]),
+    "upsample_2d": (lambda keys: dml_jax.upsample_2d(keys[None], (1, 2)), [[0, 0, 1, 1, 2, 2, 3, 3]]),
+}
+
+
+@pytest.mark.parametrize(("move", "expected"), OF_KEYS.values(), ids=OF_KEYS)
+def test_random_keys(move, expected):
     keys = random_keys(4)
-    assert jnp.array_equal(jax.random.key_data(dml_jax.gather(keys, np.int32([2]), 0)), jax.random.key_data(keys[2:3]))
+    assert_same_bits(jax.random.key_data(move(keys)), np.asarray(jax.random.key_data(keys))[np.array(expected)])

@@ -198,11 +198,6 @@ def test_what_the_struct_refuses(struct, change, match):
         struct(*fields.values())
 
 
-@every_function
-def test_numbers_of_numpy_are_accepted(function):
-    assert_same_bits(function(X, np.int8(-1), exclusive=np.True_), oracle(function, X, 1, exclusive=True))
-
-
 # Long rows, which a CPU combines one by one.
 
 LONG_ROWS = [((5, 1024), 0), ((2, 7, 16, 64), 1), ((3, 4, 2, 100), -2)]

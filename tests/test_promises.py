@@ -185,6 +185,18 @@ def test_eager_is_vmapped(case):
         assert_is(item(mapped, i), case(*(s[i] for s in batch)))
 
 
+@pytest.mark.thinned(2)
+@first_of_each(MAPPED)
+def test_vmap_of_any_axis(case):
+    """Batches are in the middle of the first array, at the end of the next, and so on; results get them at the end."""
+    axes = [(1 if which % 2 == 0 else -1) if array.ndim else 0 for which, array in enumerate(case.leaves)]
+    items = [[array, flipped(array), np.roll(array, 1)] for array in case.leaves]
+    batch = [np.stack(arrays, axis) for arrays, axis in zip(items, axes, strict=True)]
+    mapped = jax.jit(jax.vmap(case, in_axes=axes, out_axes=-1))(*batch)
+    for i, of_item in enumerate(zip(*items, strict=True)):
+        assert_is(jax.tree.map(lambda y, i=i: np.asarray(y)[..., i], mapped), case(*of_item))
+
+
 @pytest.mark.thinned(9)
 @first_of_each(MAPPED)
 def test_vmap_over_one_operand(case):
@@ -506,6 +518,32 @@ def names_in(hint):
     """The strings that an annotation accepts."""
     parts = (hint, *get_args(hint))
     return {name for part in parts if get_origin(part) is Literal for name in get_args(part)}
+
+
+# Static arguments.
+
+
+def is_numbers(value):
+    """Whether a static argument is a number or a sequence of them."""
+    numbers = value if isinstance(value, tuple | list | range) else (value,)
+    return all(isinstance(number, bool | int | float) for number in numbers)
+
+
+def narrow(value):
+    """An array or a number of the narrowest type that holds all of them."""
+    return np.array(value, np.result_type(*map(np.min_scalar_type, np.ravel(value))))[()]
+
+
+def wide(value):
+    """A list of numbers of 64 bits, or one."""
+    return [*np.array(value)] if np.ndim(value) else np.array(value)[()]
+
+
+@first_of_each({name: case for name, case in VARIANTS.items() if any(map(is_numbers, case.static.values()))})
+@pytest.mark.parametrize("of_numpy", [narrow, wide])
+def test_numbers_of_numpy_are_accepted(case, of_numpy):
+    static = {name: of_numpy(value) if is_numbers(value) else value for name, value in case.static.items()}
+    assert_is(case.changed(**static)(*case.leaves), case(*case.leaves))
 
 
 # The cost of a call.

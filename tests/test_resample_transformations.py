@@ -77,13 +77,6 @@ def test_narrow_sums_are_rounded_once(dtype, count):
         assert_same_bits(found, cotangents.sum(dtype=np.float64, keepdims=True).astype(np.float32).astype(dtype))
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((2, 5, 3))
-    mapped = jax.jit(jax.vmap(lambda x: resample(x, (4, 2), (2, 0.5)), in_axes=1, out_axes=2))(batch)
-    for i in range(5):
-        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (4, 2), (2, 0.5)))
-
-
 def test_symbolic_sizes_of_what_is_left():
     for scales in ((1, 1.5), None):
         call = exported(lambda x, s=scales: resample(x, (x.shape[0], 9), s), "n, 6").call

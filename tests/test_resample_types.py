@@ -6,37 +6,10 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, refused_without_x64
 from resample_cases import ALL_MODES, X, oracle
-from small_arrays import every_narrow_float, every_other_type, random_keys, telling_bits
 
 from dml_jax import resample
 
 pytestmark = pytest.mark.device
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_bits_of_narrow_floats(dtype):
-    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
-    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    count = x.size
-    assert_same_bits(resample(x, (2 * count,), (2,)), x.repeat(2))
-    assert_same_bits(resample(x, (count // 2,), (0.5,)), x[1::2])
-    wanted = x[np.minimum((np.arange(count) * 2 + 1) // 3, count - 1)]
-    assert_same_bits(
-        jax.jit(lambda x: resample(resample(x, (count,), (1.5,))[None], (1, count), (1, 1)))(x), wanted[None]
-    )
-
-
-@every_other_type
-def test_bits_of_other_types(name):
-    x = telling_bits(name)
-    assert_same_bits(resample(x, (2, 6), (0.5, 1.5)), oracle(x, (2, 6), (0.5, 1.5)))
-
-
-def test_random_keys():
-    keys = random_keys(2)
-    data = np.asarray(jax.random.key_data(keys))
-    assert_same_bits(jax.random.key_data(resample(keys, (3,), (1.5,))), data[[0, 1, 1]])
 
 
 def test_narrow_types_are_computed_in_float32_and_rounded_once():

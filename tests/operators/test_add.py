@@ -253,12 +253,6 @@ def test_derivatives():
     assert_same_bits(back[1], A)
 
 
-def test_vmap_of_any_axis():
-    a, b = numbered((2, 4, 3)), numbered((3, 2))
-    mapped = jax.jit(jax.vmap(add, in_axes=(1, None), out_axes=2))(a, b.T)
-    assert_same_bits(mapped, (a + b.T[:, None]).transpose(0, 2, 1))
-
-
 def test_softmax_of_the_sum():
     softmax = Activation("ACTIVATION_SOFTMAX1", ((0,),))
     assert_close(add(A, B, activation=softmax), exact(A, B, softmax), units=8)

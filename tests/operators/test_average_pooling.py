@@ -209,14 +209,6 @@ def test_cotangents_of_narrow_floats_are_rounded_once():
     assert_same_bits(back[0], np.array(600, jnp.bfloat16))
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((2, 4, 3, 6))
-    attributes = {"window_sizes": (2, 2), "strides": (1, 2)}
-    mapped = jax.jit(jax.vmap(partial(average_pooling, **attributes), in_axes=2, out_axes=1))(batch)
-    for i in range(3):
-        assert_same_bits(mapped[:, i], oracle(batch[:, :, i], **attributes))
-
-
 def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
     pool = partial(average_pooling, window_sizes=(2, 2))
     assert_same_bits(exported(pool, "n, c, 3, 4").call(X[None]), oracle(X[None], (2, 2)))

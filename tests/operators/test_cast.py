@@ -317,12 +317,6 @@ def test_gradients_are_converted_back(x64):
             assert_same_bits(tangent, cotangents)
 
 
-def test_vmap_of_any_axis(x64):
-    batch = numbered((4, 3, 6)).astype(np.float64 if x64 else np.float32)
-    mapped = jax.jit(jax.vmap(lambda x: cast(x, np.float16), in_axes=1, out_axes=2))(batch)
-    assert_same_bits(mapped, oracle(batch, np.float16).transpose(0, 2, 1))
-
-
 # Explicit meshes.
 
 

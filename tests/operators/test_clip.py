@@ -255,11 +255,6 @@ def test_gradients_are_zero_at_the_bounds_and_beyond():
     assert_same_bits(tangent, np.float32([0, 0, 0, 2, 0, 0]))
 
 
-def test_vmap_of_any_axis():
-    mapped = jax.jit(jax.vmap(lambda x: clip(x, -2, 3), in_axes=1, out_axes=1))(X)
-    assert_same_bits(mapped, oracle(X, -2, 3))
-
-
 def test_other_bounds_compile_nothing(compilations):
     clip(X, 0.25, 0.5)
     with compilations() as compiled:

@@ -110,8 +110,3 @@ def test_what_is_added_up_is_sharded_only_if_the_output_says_how(which, spec):
         convolution(*arrays)
     made = convolution(*arrays, out_sharding=P("d", None, None, None))
     assert_sharded(made, P("d", None, None, None), oracle(INPUT, FILTER))
-
-
-def test_numbers_of_numpy_are_accepted():
-    made = convolution(INPUT, FILTER, strides=np.array([1, 2]), group_count=np.int64(1), end_padding=[np.uint8(1), 0])
-    assert_same_bits(made, oracle(INPUT, FILTER, strides=(1, 2), end_padding=(1, 0)))

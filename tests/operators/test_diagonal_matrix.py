@@ -217,8 +217,3 @@ test_mistakes_are_named = refuses(
     ({"value": 300, "dtype": np.uint8}, DataTypeError, r"that uint8 holds, but it is 300"),
     ({"dtype": "float7"}, DataTypeError, "dtype must be a type that JAX has"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    made = diagonal_matrix(np.int64([2, 3]), "int8", offset=np.int16(1), value=np.float32(3))
-    assert_same_bits(made, oracle((2, 3), np.int8, 1, 3))

@@ -259,13 +259,6 @@ def test_the_gradient_unfolds():
     assert_same_bits(back, unfold(weights, (3, 2), start_padding=(0, 1)))
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((4, 3, 5))
-    mapped = jax.jit(jax.vmap(lambda x: fold(x, (6,), (2,)), in_axes=1, out_axes=2))(batch)
-    for i in range(3):
-        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (6,), (2,)))
-
-
 def test_symbolic_channels_are_exported():
     call = exported(lambda x: fold(x, (4, 3), (3, 2), start_padding=(0, 1)), "n, 6*c, 6").call
     assert_same_bits(call(X[None]), CASE(X)[None])
@@ -305,10 +298,6 @@ test_mistakes_are_named = refuses(
     ({"strides": (1,)}, ConstraintError, "strides must have one entry per window size, but there are 1 for 2"),
     ({"strides": (1, 0)}, ConstraintError, r"every one of strides must be at least 1, but they are \(1, 0\)"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_same_bits(fold(X, np.int8([4, 3]), np.int64([3, 2]), start_padding=np.uint8([0, 1])), CASE(X))
 
 
 def test_torch_agrees():

@@ -16,7 +16,6 @@ from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
     every_narrow_float,
-    every_other_type,
     every_small_shape,
     numbered,
     on_explicit_mesh,
@@ -216,20 +215,9 @@ def test_narrow_floats_are_rounded_once(dtype):
     assert_same_bits(identity(x, 1.25, 0.25), (x.astype(np.float32) * 1.25 + 0.25).astype(dtype))
 
 
-@every_narrow_float
-def test_a_copy_keeps_bits(dtype):
-    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    assert_same_bits(identity(x), x)
-    assert_same_bits(jax.jit(lambda x: identity(identity(x)[None]))(x), x[None])
-
-
-@every_other_type
-def test_bits_of_other_types(name):
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    x = numbered((3, 4)).astype(dtype)
-    assert_same_bits(identity(x), x)
-    if name in ("complex64", "float32"):
-        assert_same_bits(identity(x, 2, 1), x * dtype.type(2) + dtype.type(1))
+def test_complex_numbers():
+    x = numbered((3, 4)).astype(np.complex64)
+    assert_same_bits(identity(x, 2, 1), x * np.complex64(2) + np.complex64(1))
 
 
 def test_int4_wraps_within_its_bits():
@@ -257,11 +245,9 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
             identity(x)
 
 
-def test_random_keys():
-    keys = random_keys(2)
-    assert_same_bits(jax.random.key_data(identity(keys)), np.asarray(jax.random.key_data(keys)))
+def test_keys_are_not_scaled():
     with pytest.raises(DataTypeError, match="must be a numeric type to be scaled or shifted, but it is key"):
-        identity(keys, 2)
+        identity(random_keys(2), 2)
 
 
 def test_empty_arrays():
@@ -273,13 +259,6 @@ def test_empty_arrays():
 
 def test_the_gradient_is_scaled():
     assert_same_bits(jax.jit(jax.grad(lambda x: identity(x, 3, 5).sum()))(X), np.full_like(X, 3))
-
-
-def test_vmap_of_any_axis():
-    batch = numbered((2, 5, 3))
-    assert_same_bits(
-        jax.jit(jax.vmap(lambda x: identity(x, 2), in_axes=1, out_axes=2))(batch), np.moveaxis(batch * 2, 1, 2)
-    )
 
 
 def test_every_dimension_keeps_its_sharding():
@@ -300,7 +279,3 @@ test_mistakes_are_named = refuses(
     ({"scale": np.float32([1])}, r"scale must be a real number, but it is float32\[1\]"),
     error=DataTypeError,
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_same_bits(identity(X, np.float16(2), np.int64(1)), X * 2 + 1)

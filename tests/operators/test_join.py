@@ -13,13 +13,9 @@ from operator_cases import Call, Example, Struct, f32, i8, i32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
-    every_narrow_float,
-    every_other_type,
     every_small_shape,
     numbered,
     on_explicit_mesh,
-    random_keys,
-    telling_bits,
 )
 
 from dml_jax import ConstraintError, DataTypeError, JoinDesc, TensorDesc, compile_operator, join
@@ -144,23 +140,6 @@ def test_lists_of_many():
     assert_same_bits(join(inputs, axis=-1), np.concatenate(inputs, 1))
 
 
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_bits_of_narrow_floats(dtype):
-    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
-    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    one, other = x[:100], x[100:]
-    assert_same_bits(join([one, other], 0), x)
-    twice = jax.jit(lambda a, b: join([join([b, a], 0), a], 0))
-    assert_same_bits(twice(one, other), np.concatenate([other, one, one]))
-
-
-@every_other_type
-def test_bits_of_other_types(name):
-    x = telling_bits(name)
-    assert_same_bits(join([x, x[:, :1], x[:, 2:]], 1), oracle([x, x[:, :1], x[:, 2:]], 1))
-
-
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     inputs = [np.float64([[1 + 2**-50, -0.0]]), np.float64([[np.nan, 5e-324], [np.inf, 3]])]
     desc = JoinDesc([TensorDesc("FLOAT64", x.shape) for x in inputs], TensorDesc("FLOAT64", (3, 2), (1, 3)), 0)
@@ -168,12 +147,6 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     assert_same_bits(made.reshape(2, 3).T, oracle(inputs, 0))
     with refused_without_x64(r"inputs\[0\] of type float64"):
         assert_same_bits(join(inputs, 0), oracle(inputs, 0))
-
-
-def test_random_keys():
-    keys = random_keys(4)
-    joined = join([keys[2:], keys[:1]], 0)
-    assert_same_bits(jax.random.key_data(joined), np.asarray(jax.random.key_data(keys))[[2, 3, 0]])
 
 
 # Empty arrays.

@@ -190,14 +190,6 @@ def test_the_derivative_where_all_is_0():
     np.testing.assert_allclose(back, np.full((3, 1, 1), 0.25), rtol=1e-6)
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((3, 2, 4, 2)) / 16
-    call = partial(local_response_normalization, local_size=2, cross_channel=False)
-    mapped = jax.jit(jax.vmap(call, in_axes=2, out_axes=1))(batch)
-    for i in range(4):
-        assert_close(mapped[:, i], exact(batch[:, :, i], 2, False), units=4)
-
-
 def test_symbolic_batches_and_pictures_are_exported():
     call = partial(local_response_normalization, **CASE.static)
     assert_same_bits(exported(call, "n, 3, h, 3").call(X[None]), call(X[None]))

@@ -176,14 +176,6 @@ def test_derivatives_in_both_directions(p):
     check_grads(jax.jit(pool), (x,), order=1, atol=0.05, rtol=0.05)
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((2, 4, 3, 6))
-    attributes = {"window_sizes": (2, 2), "strides": (1, 2), "p": 1}
-    mapped = jax.jit(jax.vmap(partial(lp_pooling, **attributes), in_axes=2, out_axes=1))(batch)
-    for i in range(3):
-        assert_same_bits(mapped[:, i], oracle(batch[:, :, i], **attributes))
-
-
 def test_what_is_before_the_windows_keeps_its_sharding():
     made = lp_pooling(on_explicit_mesh(X, "d", None, None), (2, 2), p=1)
     assert_sharded(made, P("d", None, None), oracle(X, (2, 2), p=1))

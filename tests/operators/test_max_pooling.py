@@ -224,14 +224,6 @@ def test_tangents_are_those_of_the_elements_that_were_found():
     assert_same_bits(moved, tangents.ravel()[np.asarray(indices)])
 
 
-def test_vmap_of_any_axis():
-    batch = np.random.default_rng(3).integers(0, 5, (2, 4, 3, 6)).astype(np.float32)
-    attributes = {"window_sizes": (2, 3), "strides": (1, 2)}
-    mapped = jax.jit(jax.vmap(partial(max_pooling, **attributes), in_axes=2, out_axes=1))(batch)
-    for i in range(3):
-        assert_is((mapped[0][:, i], mapped[1][:, i]), oracle(batch[:, :, i], **attributes))
-
-
 def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
     pool = partial(max_pooling, window_sizes=(2, 3))
     assert_is(exported(pool, "n, c, 3, 4").call(X[None]), oracle(X[None], (2, 3)))

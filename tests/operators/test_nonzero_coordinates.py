@@ -220,13 +220,6 @@ def test_no_derivative_flows():
     assert_same_bits(jax.jit(jax.grad(masked))(np.float32([3, 0, 5])), np.float32([4, 4, 4]))
 
 
-def test_vmap_of_any_axis():
-    batch = np.random.default_rng(3).integers(0, 2, (2, 5, 3)).astype(np.int8)
-    counts, rows = jax.jit(jax.vmap(nonzero_coordinates, in_axes=1, out_axes=(0, 2)))(batch)
-    for i in range(5):
-        assert_is((counts[i], rows[:, :, i]), oracle(batch[:, i]))
-
-
 # Explicit meshes.
 
 

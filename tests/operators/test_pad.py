@@ -277,14 +277,6 @@ def test_nothing_is_gathered_or_scattered(mode):
         assert not any(name in str(text) for name in ("gather", "scatter"))
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((4, 5, 6))
-    for mode in MODES:
-        mapped = jax.jit(jax.vmap(lambda x, mode=mode: pad(x, (1, 0), (0, 9), mode=mode), in_axes=1, out_axes=2))(batch)
-        for i in range(5):
-            assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (1, 0), (0, 9), mode))
-
-
 # Explicit meshes.
 
 
@@ -337,8 +329,3 @@ test_mistakes_are_named = refuses(
     ({"input": X.astype(np.uint8), "value": 0.5}, DataTypeError, "that uint8 holds, but it is 0.5"),
     ({"input": X[:, :1], "mode": "reflection"}, ConstraintError, "two to reflect, but dimension 1 has 1"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_same_bits(pad(X, np.array([1, 2]), [np.int8(3), 0], mode="reflection"), CASE(X))
-    assert_same_bits(pad(X, (1, 0), (0, 1), value=np.float16(0.5)), oracle(X, (1, 0), (0, 1), value=0.5))

@@ -321,7 +321,3 @@ test_mistakes_are_named = refuses(
     ({"axes": None, "function": "argmin"}, ConstraintError, "axes must be one for argmax and argmin, .* are 3"),
     ({"axes": (), "function": "argmin"}, ConstraintError, "there are 0"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_same_bits(reduce(X, "sum", np.int64([1])), CASE(X))

@@ -256,17 +256,6 @@ def test_traced_attributes_are_refused():
         jax.jit(lambda o: resample(X, (2, 9), (0.5, 1.5), input_pixel_offsets=o))(0.5)
 
 
-def test_numbers_of_numpy_are_accepted():
-    made = resample(
-        X,
-        np.int64([2, 9]),
-        np.float32([0.5, 1.5]),
-        input_pixel_offsets=np.float16(0.5),
-        output_pixel_offsets=np.full(2, -0.5),
-    )
-    assert_same_bits(made, CASE(X))
-
-
 def test_a_compiled_operator_with_strides():
     input, output = u8(2, 2, strides=(1, 2)), u8(2, 3, strides=(4, 1))
     desc = Resample2Desc(input, output, 0, AxisDirection.DECREASING, (1, 1.5), (0, 0), (0, 0))

@@ -408,21 +408,6 @@ def test_the_gradient_goes_back_step_by_step():
     assert_same_bits(back.ravel(), np.float32([2 * 1 * 10 + 2]))
 
 
-def test_vmap_of_any_axis():
-    xs, rs = np.stack([INPUT, -INPUT, INPUT + 1], -1), np.stack([RECURRENCE, -RECURRENCE, RECURRENCE * 2], 1)
-    call = partial(rnn, direction="bidirectional", activations=(RELU, LEAKY_RELU))
-    both = jax.jit(jax.vmap(call, in_axes=(-1, None, 1), out_axes=2))(xs, WEIGHT, rs)
-    of_lengths = jax.jit(jax.vmap(lambda n: call(INPUT, WEIGHT, RECURRENCE, sequence_lengths=n)))(
-        np.int32([[1, 2], [0, 3]])
-    )
-    for i in range(3):
-        wanted = oracle(xs[..., i], WEIGHT, rs[:, i], direction="bidirectional", activations=(RELU, LEAKY_RELU))
-        assert_is([made[:, :, i] for made in both], wanted)
-    for i, lengths in enumerate(np.int32([[1, 2], [0, 3]])):
-        wanted = oracle(INPUT, WEIGHT, RECURRENCE, None, None, lengths, **call.keywords)
-        assert_is([made[i] for made in of_lengths], wanted)
-
-
 def test_symbolic_sizes_are_exported():
     call = partial(rnn, direction="bidirectional", activations=(RELU, LEAKY_RELU))
     made = exported(call, "s, b, 2", WEIGHT, RECURRENCE).call(INPUT, WEIGHT, RECURRENCE)

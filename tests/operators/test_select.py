@@ -15,13 +15,9 @@ from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
     INTEGERS,
-    every_narrow_float,
-    every_other_type,
     every_small_shape,
     numbered,
     on_explicit_mesh,
-    random_keys,
-    telling_bits,
 )
 
 from dml_jax import ConstraintError, DataTypeError, ElementWiseIfDesc, TensorDesc, compile_operator, select
@@ -136,25 +132,6 @@ def test_every_number_but_0_is_true(dtype, x64):
         assert_same_bits(select(jnp.asarray(condition), A[0], B[0]), expected)
 
 
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_bits_of_narrow_floats(dtype):
-    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
-    a = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    b, condition = a[::-1], np.arange(a.size) % 3
-    wanted = np.where(condition, a.view(f"u{dtype.itemsize}"), b.view(f"u{dtype.itemsize}")).view(dtype)
-    assert_same_bits(select(condition, a, b), wanted)
-    twice = jax.jit(lambda c, a, b: select(c, select(c == 0, b, a), select(c, a, b)))
-    assert_same_bits(twice(condition, a, b), wanted)
-
-
-@every_other_type
-def test_bits_of_other_types(name):
-    a = telling_bits(name)
-    condition = np.arange(12).reshape(3, 4) % 5 % 2
-    assert_same_bits(select(condition, a, a[::-1]), oracle(condition, a, a[::-1]))
-
-
 def test_a_condition_of_4_bits():
     condition = np.int8([-8, 0, 7, 1]).astype(ml_dtypes.int4)
     assert_same_bits(select(condition, A[0, :4], B[0, :4]), np.float32([1, -2, 3, 4]))
@@ -169,13 +146,6 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     assert_same_bits(made[None], oracle(condition, a, b))
     with refused_without_x64("a of type float64"):
         assert_same_bits(select(condition, a, b), oracle(condition, a, b))
-
-
-def test_random_keys():
-    keys = random_keys(4)
-    data = np.asarray(jax.random.key_data(keys))
-    chosen = select(np.array([True, False]), keys[:2], keys[2:])
-    assert_same_bits(jax.random.key_data(chosen), data[[0, 3]])
 
 
 def test_empty_arrays():

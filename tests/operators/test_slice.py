@@ -13,9 +13,8 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i64, u8
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys, telling_bits
+from small_arrays import numbered, on_explicit_mesh
 
-import dml_jax
 from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, compile_operator, slice
 
 pytestmark = pytest.mark.device
@@ -211,25 +210,6 @@ def test_many_dimensions_and_none():
     assert_same_bits(slice(np.float32(3), (), (), ()), np.float32(3))
 
 
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_bits_of_narrow_floats(dtype):
-    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
-    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    window = (1,), (x.size - 2,), (-3,)
-    copy = jax.jit(lambda x: slice(slice(x, (0,), (x.size,), (-1,)), (0,), (x.size,), (-1,)))
-    assert_same_bits(slice(x, *window), x[-2:0:-3])
-    assert_same_bits(copy(x), x)
-
-
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "int4"])
-def test_bits_of_other_types(name):
-    x = telling_bits(name)
-    window = windows((0, 3, -2), (1, 3, 1))
-    assert_same_bits(slice(x, *window), oracle(x, *window))
-
-
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
     window = windows((0, 2, -1), (0, 3, 2))
@@ -238,12 +218,6 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     assert_same_bits(made.reshape(2, 2).T, oracle(x, *window))
     with refused_without_x64("input of type int64"):
         assert_same_bits(slice(x, *window), oracle(x, *window))
-
-
-def test_random_keys():
-    keys = random_keys(4)
-    turned = slice(keys, (1,), (3,), (-2,))
-    assert_same_bits(jax.random.key_data(turned), np.asarray(jax.random.key_data(keys))[[3, 1]])
 
 
 # Empty arrays.
@@ -266,14 +240,6 @@ def test_gradients_go_back_where_the_elements_came_from():
     assert_same_bits(jax.jit(jax.grad(lambda x: (slice(x, *window) * weights).sum()))(X), wanted)
     narrow = jax.vjp(lambda x: slice(x, *window), X.astype(jnp.bfloat16))[1](weights.astype(jnp.bfloat16))
     assert_same_bits(narrow[0], wanted.astype(jnp.bfloat16))
-
-
-def test_vmap_of_any_axis():
-    window = windows((1, 3, -1), (0, 6, 4))
-    batch = numbered((4, 3, 6))
-    mapped = jax.jit(jax.vmap(lambda x: slice(x, *window), in_axes=1, out_axes=2))(batch)
-    for i in range(3):
-        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], *window))
 
 
 # Explicit meshes.
@@ -332,11 +298,6 @@ test_mistakes_are_named = refuses(
 def test_python_says_what_is_wrong_with_a_call(args, kwargs, match):
     with pytest.raises(TypeError, match=match):
         slice(*args, **kwargs)
-
-
-def test_numbers_of_numpy_are_accepted():
-    made = dml_jax.slice(X, np.array([0, 1]), [np.int8(4), 5], np.int32([-2, 2]))
-    assert_same_bits(made, CASE(X))
 
 
 def test_a_symbolic_dimension_is_copied_whole():

@@ -13,13 +13,9 @@ from operator_cases import Call, Example, Struct, f32, i8, i32, i64, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
-    every_narrow_float,
-    every_other_type,
     every_small_shape,
     numbered,
     on_explicit_mesh,
-    random_keys,
-    telling_bits,
 )
 
 from dml_jax import ConstraintError, DataTypeError, SplitDesc, compile_operator, join, split
@@ -148,22 +144,6 @@ def test_join_inverts_it():
     assert_same_bits(join(parts, -1), X)
 
 
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_bits_of_narrow_floats(dtype):
-    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
-    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    sizes = (100, x.size - 100)
-    assert_is(split(x, sizes, 0), (x[:100], x[100:]))
-    assert_is(jax.jit(lambda x: split(join(split(x, sizes, 0), 0), (1, x.size - 1), 0))(x), (x[:1], x[1:]))
-
-
-@every_other_type
-def test_bits_of_other_types(name):
-    x = telling_bits(name)
-    assert_is(split(x, (1, 3), 1), oracle(x, (1, 3), 1))
-
-
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
     outputs = i64(2, 1), i64(2, 2, strides=(1, 2))
@@ -172,13 +152,6 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     assert_is((one.reshape(2, 1), other.T), oracle(x, (1, 2), 1))
     with refused_without_x64("input of type int64"):
         assert_is(split(x, (1, 2), 1), oracle(x, (1, 2), 1))
-
-
-def test_random_keys():
-    keys = random_keys(4)
-    parts = split(keys, (1, 3), 0)
-    data = np.asarray(jax.random.key_data(keys))
-    assert_is(tuple(map(jax.random.key_data, parts)), (data[:1], data[1:]))
 
 
 # Empty arrays.
@@ -206,13 +179,6 @@ def test_gradients_are_the_cotangents_behind_each_other():
         split(weights.astype(jnp.bfloat16), (4, 2), 1)
     )
     assert_same_bits(found, weights.astype(jnp.bfloat16))
-
-
-def test_vmap_of_any_axis():
-    batch = numbered((2, 5, 3))
-    one, other = jax.jit(jax.vmap(lambda x: split(x, (1, 2), 1), in_axes=1, out_axes=(0, 2)))(batch)
-    for i in range(5):
-        assert_is((one[i], other[:, :, i]), oracle(batch[:, i], (1, 2), 1))
 
 
 # Explicit meshes.
@@ -249,7 +215,3 @@ test_mistakes_are_named = refuses(
     ({"sizes": (8, -2)}, ConstraintError, "every one of sizes must be at least 0"),
     ({"sizes": (3, 4)}, ConstraintError, r"\(3, 4\) add up to 7, not 6"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_is(split(X, np.array([2, 1, 3]), np.int8(-1)), CASE(X))

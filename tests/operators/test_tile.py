@@ -13,13 +13,9 @@ from operator_cases import Call, Example, Struct, f32, u64
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
-    every_narrow_float,
-    every_other_type,
     every_small_shape,
     numbered,
     on_explicit_mesh,
-    random_keys,
-    telling_bits,
 )
 
 from dml_jax import ConstraintError, DataTypeError, TileDesc, compile_operator, tile, use_form
@@ -114,21 +110,6 @@ def test_scalars(dtype):
     assert_same_bits(jax.vmap(lambda x: tile(x, ()))(x[None]), x[None])
 
 
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_bits_of_narrow_floats(dtype):
-    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
-    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
-    assert_same_bits(tile(x, (2,)), np.concatenate([x, x]))
-    assert_same_bits(jax.jit(lambda x: tile(tile(x, (2,))[:, None], (1, 2)))(x), np.stack([np.tile(x, 2)] * 2, 1))
-
-
-@every_other_type
-def test_bits_of_other_types(name):
-    x = telling_bits(name)
-    assert_same_bits(tile(x, (2, 3)), oracle(x, (2, 3)))
-
-
 def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     x = np.uint64([[1, 2**40, 2**64 - 1]])
     desc = TileDesc(u64(1, 3), u64(2, 6, strides=(1, 2)), (2, 2))
@@ -136,12 +117,6 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
     assert_same_bits(made.reshape(6, 2).T, oracle(x, (2, 2)))
     with refused_without_x64("input of type uint64"):
         assert_same_bits(tile(x, (2, 2)), oracle(x, (2, 2)))
-
-
-def test_random_keys():
-    keys = random_keys(2)
-    data = np.asarray(jax.random.key_data(keys))
-    assert_same_bits(jax.random.key_data(tile(keys, (2,))), np.concatenate([data, data]))
 
 
 # Forms.
@@ -201,13 +176,6 @@ def test_cotangents_of_narrow_floats_are_rounded_once():
     assert_same_bits(found, np.full((1, 2), 3000).astype(jnp.bfloat16))
 
 
-def test_vmap_of_any_axis():
-    batch = numbered((2, 5, 3))
-    mapped = jax.jit(jax.vmap(lambda x: tile(x, (3, 2)), in_axes=1, out_axes=2))(batch)
-    for i in range(5):
-        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (3, 2)))
-
-
 # Explicit meshes.
 
 
@@ -236,7 +204,3 @@ test_mistakes_are_named = refuses(
     ({"repeats": (2, 1, 1)}, ConstraintError, "one entry per dimension of input, but there are 3 for 2"),
     ({"repeats": (2, -1)}, ConstraintError, r"every one of repeats must be at least 0, but they are \(2, -1\)"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_same_bits(tile(X, np.int64([2, 3])), CASE(X))

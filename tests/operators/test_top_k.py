@@ -352,13 +352,6 @@ def test_tangents_are_those_of_the_elements_that_were_taken():
     assert_same_bits(moved, np.take_along_axis(tangents, oracle(X, 1, 4)[1].astype(int), 1))
 
 
-def test_vmap_of_any_axis():
-    batch = np.random.default_rng(3).integers(0, 5, (2, 6, 3)).astype(np.float32)
-    mapped = jax.jit(jax.vmap(lambda x: top_k(x, 1, 2), in_axes=1, out_axes=(0, 2)))(batch)
-    for i in range(6):
-        assert_is((mapped[0][i], mapped[1][:, :, i]), oracle(batch[:, i], 1, 2))
-
-
 # Explicit meshes.
 
 
@@ -393,10 +386,6 @@ test_mistakes_are_named = refuses(
     ({"direction": 1}, DataTypeError, "direction must be a string"),
     ({"direction": "DECREASING"}, ConstraintError, "direction must be one of 'increasing', 'decreasing'"),
 )
-
-
-def test_numbers_of_numpy_are_accepted():
-    assert_is(top_k(X, np.int8(-1), np.uint64(4)), CASE(X))
 
 
 def test_a_symbolic_axis_must_be_known_to_hold_k():

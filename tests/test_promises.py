@@ -188,8 +188,8 @@ def test_eager_is_vmapped(case):
 @pytest.mark.thinned(2)
 @first_of_each(MAPPED)
 def test_vmap_of_any_axis(case):
-    """Batches are in the middle of the first array, at the end of the next, and so on; results get them at the end."""
-    axes = [(1 if which % 2 == 0 else -1) if array.ndim else 0 for which, array in enumerate(case.leaves)]
+    """Batches are at the end of the first array, in the middle of the next, and so on; results get them at the end."""
+    axes = [(which % 2 or -1) if array.ndim else 0 for which, array in enumerate(case.leaves)]
     items = [[array, flipped(array), np.roll(array, 1)] for array in case.leaves]
     batch = [np.stack(arrays, axis) for arrays, axis in zip(items, axes, strict=True)]
     mapped = jax.jit(jax.vmap(case, in_axes=axes, out_axes=-1))(*batch)

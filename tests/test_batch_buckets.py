@@ -1,5 +1,7 @@
-"""Arrays of zarr in a bucket as outputs, on an S3 server of this machine: whole at the end, resumed, never replaced."""
+"""Arrays of zarr in a bucket as outputs, on servers of this machine: whole at the end, resumed, never replaced."""
 
+import json
+import socket
 import sys
 import threading
 import urllib.request
@@ -29,7 +31,7 @@ def settings(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def server():
+def s3():
     moto = pytest.importorskip("moto.server", reason="needs moto, with the extras s3 and server")
     server = moto.ThreadedMotoServer(port=0)
     server.start()
@@ -38,13 +40,38 @@ def server():
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def gs():
+    """TensorStore reads its address once, so no other test of this process may have one of its own."""
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="needs gcp-storage-emulator")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    server = emulator.create_server(*address, in_memory=True)
+    server.start()
+    url = f"http://127.0.0.1:{address[1]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSORSTORE_GCS_HTTP_URL", url)
+        patch.setenv("GOOGLE_AUTH_TOKEN_FOR_TESTING", "x")
+        yield url
+    server.stop()
+
+
 @pytest.fixture
-def bucket(server, request, monkeypatch):
-    """A new bucket, s3://NAME."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
-    name = f"bucket{abs(hash(request.node.name))}"
-    urllib.request.urlopen(urllib.request.Request(f"{server}/{name}", method="PUT")).close()
-    return f"s3://{name}"
+def bucket(request, monkeypatch):
+    """A new bucket, s3://NAME; or gs://NAME, of which the emulator lists all keys, whatever their prefix."""
+    scheme = getattr(request, "param", "s3")
+    server, name = request.getfixturevalue(scheme), f"bucket{abs(hash(request.node.name))}"
+    if scheme == "s3":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+        made = urllib.request.Request(f"{server}/{name}", method="PUT")
+    else:
+        content = json.dumps({"name": name}).encode()
+        made = urllib.request.Request(f"{server}/storage/v1/b", content, {"Content-Type": "application/json"})
+    urllib.request.urlopen(made).close()
+    return f"{scheme}://{name}"
+
+
+of_both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
 
 
 def keys(url):
@@ -66,6 +93,7 @@ def interrupt(url, fn=blocks):
         map_batches(fn, ARRAY, url, batch_size=8, progress=progress)
 
 
+@of_both
 def test_a_job_that_was_stopped_goes_on(bucket, tmp_path):
     """The array has no metadata before all chunks are there; the progress file is in the current directory."""
     url = f"{bucket}/folder/out.zarr"
@@ -79,6 +107,7 @@ def test_a_job_that_was_stopped_goes_on(bucket, tmp_path):
     same(url, blocks_oracle(ARRAY))
 
 
+@of_both
 def test_an_end_between_the_metadata_and_the_last_step_is_no_loss(bucket, tmp_path, monkeypatch):
     url = f"{bucket}/out.zarr"
     with monkeypatch.context() as patch:
@@ -91,6 +120,7 @@ def test_an_end_between_the_metadata_and_the_last_step_is_no_loss(bucket, tmp_pa
     same(url, blocks_oracle(ARRAY))
 
 
+@of_both
 def test_an_iterator_ends_where_it_ends(bucket):
     map_batches(blocks, (ARRAY[i : i + 5] for i in range(0, ROWS, 5)), f"{bucket}/out.zarr", batch_size=8)
     same(f"{bucket}/out.zarr", blocks_oracle(ARRAY))
@@ -112,6 +142,7 @@ def test_what_is_there_stays(bucket):
     assert keys(f"{bucket}/other.zarr") == ["precious"]
 
 
+@of_both
 def test_another_job_starts_over_where_restart_says_so(bucket):
     url = f"{bucket}/out.zarr"
     interrupt(url)
@@ -122,6 +153,7 @@ def test_another_job_starts_over_where_restart_says_so(bucket):
     same(url, ARRAY[:9])
 
 
+@of_both
 def test_two_jobs_on_one_array_are_told(bucket, tmp_path, monkeypatch):
     """The second one, on another machine, begins anew; the first one notices when it records its rows."""
     url, begun = f"{bucket}/out.zarr", []

@@ -1,9 +1,11 @@
 """Transfer bandwidth in GB/s: between devices, to and from the host, and between shardings."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any
 
 import jax
@@ -16,7 +18,7 @@ from .collectives import worded
 from .mesh_call_table import hashed_data
 from .parallel_efficiency import Looped, sampled
 from .section import Job, Section, unframed
-from .timing import Effort, Measured, quartiles
+from .timing import Effort, Measured
 
 HEADINGS = ["MB", "GB/s", "bus GB/s", "of peak", "in the program"]
 OPERATOR, PAIR = "transfer", "transfer from device"
@@ -146,12 +148,10 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 def _row(name: str, size: int, times: Sequence[float], is_same: bool, part: float, found: Any) -> Measured:
     """A row of the table; `of_copy` is 0 if the peak of the links is unknown."""
-    low, middle, high = quartiles(times)
-    peak = PEAKS.get(jax.local_devices()[0].device_kind)
-    of_peak = part * size / middle / peak if peak else 0.0
-    bus = f"bus {part * size / middle / 1e9:.3g} GB/s" if part else ""
-    numbers = size, middle, low, high, of_peak, is_same, None, found, bus
-    return Measured(f"{OPERATOR} {name}", OPERATOR, "jax", *numbers, samples=tuple(times))
+    least = part * size / PEAKS.get(jax.local_devices()[0].device_kind, math.inf)
+    bus = f"bus {part * size / median(times) / 1e9:.3g} GB/s" if part else ""
+    rest: Any = {"moved": size, "same_bits": is_same, "collectives": found, "why": bus}
+    return Measured.of(f"{OPERATOR} {name}", OPERATOR, "jax", times, least, **rest)
 
 
 def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 import jax
@@ -111,7 +111,4 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _row(case: str, implementation: str, moved: int, seconds: list[float], copy: float, is_right: bool) -> Measured:
-    low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
-    middle = median(seconds)
-    numbers = moved, middle, low, high, copy / middle, is_right
-    return Measured(case, "depth_to_space", implementation, *numbers, samples=tuple(seconds))
+    return Measured.of(case, "depth_to_space", implementation, seconds, copy, moved=moved, same_bits=is_right)

@@ -1,7 +1,7 @@
 """Parallel efficiency, t(1) / (N x t(N)): programs of many calls on all devices, relative to one device."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .collectives import collectives, worded
 from .implementations import Run, joined, thin
-from .timing import COMPARED, Effort, Measured, quartiles, timed
+from .timing import COMPARED, Effort, Measured, timed
 
 FEW = 4  # calls that are no loop
 
@@ -126,12 +126,10 @@ def alone(run: Looped, effort: Effort) -> Alone:
 def scaled(case: str, operator: str, run: Looped, baseline: Alone, effort: Effort) -> Measured:
     """Measures a run on all devices; its `of_copy` is the part of linear scaling."""
     times, result = _measured(run, effort)
-    low, middle, high = quartiles(times)
-    linear = baseline.seconds / (jax.local_device_count() * middle)
-    why = _why(run, middle, baseline) if linear < LINEAR else ""
-    is_same = _is_close(result, baseline.result)
-    numbers = baseline.bytes, middle, low, high, linear, is_same, None, run.collectives, why
-    return Measured(case, operator, "dml_jax", *numbers, samples=tuple(times))
+    linear = baseline.seconds / jax.local_device_count()
+    rest: Any = {"moved": baseline.bytes, "same_bits": _is_close(result, baseline.result)}
+    row = Measured.of(case, operator, "dml_jax", times, linear, collectives=run.collectives, **rest)
+    return replace(row, why=_why(run, row.seconds, baseline)) if row.of_copy < LINEAR else row
 
 
 def _measured(run: Looped, effort: Effort) -> tuple[list[float], np.ndarray]:

@@ -171,11 +171,7 @@ class Section:
 
 
 def of_cases(
-    title: str,
-    cases: Iterable[Case],
-    implementations: Sequence[Implementation],
-    seconds: float | None = None,
-    **how: Any,
+    title: str, cases: Iterable[Case], implementations: Sequence[Implementation], seconds: float | None = None
 ) -> Section:
     """A section of the cases of operators.
 
@@ -184,11 +180,10 @@ def of_cases(
       cases: a job each.
       implementations: this library first.
       seconds: of the section.
-      how: of `measure`.
     """
 
     def job(case: Case) -> Job:
-        return Job(case.name, lambda effort: measure(case, implementations, effort, **how))
+        return Job(case.name, lambda effort: measure(case, implementations, effort))
 
     jobs = map(job, cases)
     return Section(title, jobs if seconds else [*jobs], [one.name for one in implementations], seconds=seconds)

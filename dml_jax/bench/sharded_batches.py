@@ -23,7 +23,7 @@ from .parallel_efficiency import LINEAR, Looped, sampled
 from .peers import torch_run
 from .section import Job, Section, ratio, unframed
 from .sharded_batch_cases import BatchCase, cases
-from .timing import COMPARED, Effort, Measured, by_case, quartiles
+from .timing import COMPARED, Effort, Measured, by_case
 
 LEGEND = """\
 of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
@@ -61,12 +61,11 @@ def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -
     first = np.empty(0)
     for implementation in found:
         run: Any = implementation.start(case, [arrays])
-        low, middle, high = quartiles(samples := sampled(run, effort))
-        value = run.value(COMPARED)
+        samples, value = sampled(run, effort), run.value(COMPARED)
         first = first if rows else value
         is_same = value.shape == first.shape and value.tobytes() == first.tobytes()
-        numbers = case.moved, middle, low, high, copied / middle, is_same
-        rows.append(Measured(case.name, case.operator, implementation.name, *numbers, samples=tuple(samples)))
+        rest: Any = {"moved": case.moved, "same_bits": is_same}
+        rows.append(Measured.of(case.name, case.operator, implementation.name, samples, copied, **rest))
         del run
     return rows
 

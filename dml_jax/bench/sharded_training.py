@@ -15,14 +15,14 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 import dml_jax
-from dml_jax.layers import coalesce, embedding_gradients, embedding_lookup
+from dml_jax import layers
 
 from .collectives import worded
 from .file_streaming import over_devices
 from .mesh_call_table import hashed_data
 from .parallel_efficiency import Looped, alone, sampled, scaled
 from .section import Job, Section, unframed
-from .timing import Effort, Measured, by_case, quartiles
+from .timing import Effort, Measured, by_case
 
 LEGEND = """\
 of linear        the time of one device divided by all devices' time times their number; below 0.9 with a reason
@@ -85,13 +85,11 @@ def _job(name: str, made: Callable[[Any], Step], update: str = "") -> Job:
             plain = scaled(case, OPERATOR, _looped(step.plain, step, mesh), baseline, effort)
             exchanged = sampled(_all_to_all(step.arrays[-1], mesh), effort)
         times = [seconds * (1 if update == FORWARD else 2) for seconds in exchanged]
-        low, middle, high = quartiles(times)
-        floor = replace(plain, contender=FLOOR, seconds=middle, low=low, high=high, samples=tuple(times))
-        linear = baseline.seconds / (n * middle)
+        rest: Any = {"moved": plain.moved, "same_bits": True, "why": plain.why}
         return [
             *rows,
             replace(plain, contender=PLAIN),
-            replace(floor, of_copy=linear, same_bits=True, collectives=None),
+            Measured.of(case, OPERATOR, FLOOR, times, baseline.seconds / n, **rest),
         ]
 
     return Job(case, measured)
@@ -135,7 +133,7 @@ def _sgd(state: State, row: jax.Array, gradient: jax.Array) -> State:
 def _adagrad(state: State, row: jax.Array, gradient: jax.Array) -> State:
     """The rate of a row falls with its accumulated squared gradients; other rows are not read."""
     table, squares = state
-    row, gradient = coalesce(row, gradient, len(table))
+    row, gradient = layers.coalesce(row, gradient, len(table))
     square = dml_jax.gather(squares, row, axis=0) + gradient**2
     new = dml_jax.gather(table, row, axis=0) - RATE * gradient / jnp.sqrt(square + 1e-6)
     write = partial(dml_jax.scatter_nd, unique_indices=True)
@@ -166,7 +164,7 @@ def _table(size: int, width: int, ids: str, update: str, mesh: Any) -> Step:
     (ours, plain), axis = UPDATES[update], None if mesh is None else "d"
 
     def read(table: jax.Array, ids: jax.Array) -> jax.Array:
-        return embedding_lookup(table, ids, axis) if axis else dml_jax.gather(table, ids, axis=0)
+        return layers.embedding_lookup(table, ids, axis) if axis else dml_jax.gather(table, ids, axis=0)
 
     def taken(table: jax.Array, ids: jax.Array) -> jax.Array:
         return lax.with_sharding_constraint(jnp.take(table, ids, axis=0), PARTS)
@@ -174,7 +172,7 @@ def _table(size: int, width: int, ids: str, update: str, mesh: Any) -> Step:
     def step(state: State, ids: jax.Array, targets: jax.Array) -> State:
         row, gradient = ids, 2 * (read(state[0], ids) - targets)
         if axis:
-            row, gradient = embedding_gradients(ids, gradient, len(state[0]), axis)
+            row, gradient = layers.embedding_gradients(ids, gradient, len(state[0]), axis)
         return ours(state, row, gradient)
 
     def plain_step(state: State, ids: jax.Array, targets: jax.Array) -> State:
@@ -219,38 +217,17 @@ def _experts(size: int, mesh: Any) -> Step:
 def routed(capacity: int, axis: str | None, state: State, tokens: jax.Array) -> jax.Array:
     """A layer of experts, of tokens [group, token, width]; the experts of others are reached along `axis`."""
     router, up, down = state
-    logits = tokens @ router
-    _, expert = lax.top_k(lax.stop_gradient(logits), CHOSEN)
-    weight = jnp.take_along_axis(jax.nn.softmax(logits), expert, axis=-1)
-    slot = jax.vmap(partial(_slots, capacity))(expert.reshape(len(tokens), -1))
-    copies = jnp.repeat(tokens, CHOSEN, axis=1)
-    buffers = jax.vmap(partial(_dispatched, capacity))(copies, slot)
+    expert, weight = jax.vmap(partial(layers.route, k=CHOSEN))(tokens @ router)
+    slot = jax.vmap(partial(layers.buffer_slots, groups=EXPERTS, capacity=capacity))(expert.reshape(len(tokens), -1))
+    empty = jnp.zeros((EXPERTS, capacity, tokens.shape[-1]), tokens.dtype)
+    buffers = jax.vmap(partial(layers.dispatch, buffers=empty))(jnp.repeat(tokens, CHOSEN, axis=1), slot)
     if axis:  # each group is one device's: [1, expert, slot, width] to [1, own expert, slot of all, width]
         buffers = lax.all_to_all(buffers, axis, split_axis=1, concat_axis=2, tiled=True)
     hidden = jax.nn.relu(jnp.einsum("gecw,ewh->gech", buffers, up))
     buffers = jnp.einsum("gech,ehw->gecw", hidden, down)
     if axis:
         buffers = lax.all_to_all(buffers, axis, split_axis=2, concat_axis=1, tiled=True)
-    results = jax.vmap(_collected)(buffers, slot).reshape(*expert.shape, -1)
-    return (results * weight[..., None]).sum(2)
-
-
-def _slots(capacity: int, expert: jax.Array) -> jax.Array:
-    """The row of each copy in the buffers of all experts; beyond the last one if its own is full."""
-    arrivals = dml_jax.cumulative_summation(jax.nn.one_hot(expert, EXPERTS, dtype=jnp.int32), axis=0)
-    place = dml_jax.gather_elements(arrivals, expert[:, None], axis=1)[:, 0] - 1
-    return jnp.where(place < capacity, expert * capacity + place, EXPERTS * capacity)
-
-
-def _dispatched(capacity: int, copies: jax.Array, slot: jax.Array) -> jax.Array:
-    rows = jnp.zeros((EXPERTS * capacity, copies.shape[1]), copies.dtype)
-    rows = dml_jax.scatter_nd(rows, slot[:, None], copies, mode="drop", unique_indices=True)
-    return rows.reshape(EXPERTS, capacity, -1)
-
-
-def _collected(buffers: jax.Array, slot: jax.Array) -> jax.Array:
-    rows = buffers.reshape(-1, buffers.shape[-1])
-    return dml_jax.gather(rows, slot, axis=0, mode="fill", unique_indices=True)
+    return jax.vmap(layers.weighted_sum)(jax.vmap(layers.collect)(buffers, slot), weight)
 
 
 def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Benchmark suites: the sections of a quick, full, sharded or random run, of caches, and of costs."""
+"""Benchmark suites: the sections of a quick, full, sharded or random run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,6 @@ import jax
 
 from . import (
     bandwidth_ceilings,
-    cache_bandwidth,
     device_transfers,
     gather_gradients,
     graph_fusion,
@@ -16,7 +15,6 @@ from . import (
     sharded_batches,
     sharded_training,
 )
-from .compile_costs import costs_section
 from .file_streaming import name_of, streamed
 from .implementations import own
 from .operators import full, quick, real, small, sweep
@@ -62,11 +60,6 @@ def full_suite(size: int | None, *, peers: bool) -> list[Section]:
     ]
 
 
-def cache_suite(size: int | None) -> list[Section]:
-    """The caches of one device; the largest working set has `size` bytes, or the usual number."""
-    return [cache_bandwidth.section(size)]
-
-
 def sharded_suite(size: int | None, *, peers: bool) -> list[Section]:
     """All devices, relative to one. Operators come last: they take longest, and a time limit then cuts nothing else."""
     size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
@@ -81,11 +74,6 @@ def sharded_suite(size: int | None, *, peers: bool) -> list[Section]:
 def random_suite(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:
     """Random programs, as many as there is time for."""
     return [random_section(seed, _bytes(size), seconds, peers=peers)]
-
-
-def cost_suite() -> list[Section]:
-    """Seconds to trace, lower and compile, and peak memory."""
-    return [costs_section()]
 
 
 def _bytes(size: int | None) -> int:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -73,6 +73,15 @@ class Measured:
     error: float | None = None
     samples: tuple[float, ...] = ()
 
+    @classmethod
+    def of(
+        cls, case: str, operator: str, contender: str, samples: Sequence[float], ceiling: float, **rest: Any
+    ) -> "Measured":
+        """A row of samples, beside the seconds of what nobody beats; `rest` has the other fields."""
+        low, middle, high = quartiles(samples)
+        numbers: Any = {"seconds": middle, "low": low, "high": high, "of_copy": ceiling / middle}
+        return cls(case, operator, contender, **numbers, samples=tuple(samples), **rest)
+
     @property
     def spread(self) -> float:
         """Half the distance of the quartiles, as a part of the median."""
@@ -87,36 +96,24 @@ def by_case(rows: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from cases.items()
 
 
-def measure(
-    case: Case,
-    implementations: Sequence[Implementation],
-    effort: Effort,
-    ceiling: Callable[[Case, int], Run] = ceiling_of,
-    *,
-    in_turn: bool = True,
-) -> list[Measured]:
+def measure(case: Case, implementations: Sequence[Implementation], effort: Effort) -> list[Measured]:
     """Measures the implementations that offer the case, the first one among them, beside its ceiling.
 
-    Args:
-      case: what is measured.
-      implementations: by whom.
-      effort: how often.
-      ceiling: makes the run of what nobody beats, of a case and the number of turns; it runs twice in each round.
-      in_turn: in the same rounds, but for products of matrices; else one after the other.
+    All take turns, and the ceiling runs twice in each round; products of matrices are measured one after the other.
     """
     arrays = case.make()
     with jax.enable_x64(case.needs_x64):
         turns = _rotated(case, arrays)
-        if case.operations or not in_turn:
+        if case.operations:
             first, *others = implementations
             copy, control = (
-                Implementation(name, lambda case, turns: ceiling(case, len(turns))) for name in ("copy", "control")
+                Implementation(name, lambda case, turns: ceiling_of(case, len(turns))) for name in ("copy", "control")
             )
             samples, same = _one_by_one(case, [first, copy, *others, control], turns, effort)
         else:
             runs = {c.name: run for c in implementations if (run := c.start(case, turns))}
             same = _compare(runs, case.tolerance)
-            copy = _warm(ceiling(case, len(turns)))
+            copy = _warm(ceiling_of(case, len(turns)))
             samples = _rounds({"copy": copy, "control": copy, **runs}, effort)
     copied, again = (median(samples.pop(name)) for name in ("copy", "control"))
     return [_summary(case, name, times, copied, same[name], copied / again) for name, times in samples.items()]
@@ -237,6 +234,5 @@ def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _summary(case: Case, name: str, times: list[float], copied: float, same: bool, control: float) -> Measured:
-    low, middle, high = quartiles(times)
-    found = middle, low, high, copied / middle, same, control
-    return Measured(case.name, case.operator, name, case.moved, *found, samples=tuple(times))
+    rest: Any = {"moved": case.moved, "same_bits": same, "control": control}
+    return Measured.of(case.name, case.operator, name, times, copied, **rest)

@@ -286,9 +286,9 @@ def _planned(
         raise click.UsageError(f"--cpu-devices needs JAX to run on a CPU, not on {platform}: set JAX_PLATFORMS=cpu")
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
-    from ..bench import suites
+    from ..bench import cache_bandwidth, suites
     from ..bench.bandwidth_ceilings import peak_of
-    from ..bench.cache_bandwidth import cache_sizes
+    from ..bench.compile_costs import costs_section
     from ..bench.peers import versions
     from ..bench.results import Results
     from ..bench.sharded_batches import torch_threads
@@ -301,11 +301,11 @@ def _planned(
     elif is_whole:
         sections, extra = suites.sharded_suite(size, peers=peers), torch_threads(cores())
     elif is_caches:
-        sections, extra = suites.cache_suite(size), cache_sizes(kind)
+        sections, extra = [cache_bandwidth.section(size)], cache_bandwidth.cache_sizes(kind)
     elif drawn:
         sections = suites.random_suite(*drawn, size, peers=peers)
     elif is_costs:
-        sections = suites.cost_suite()
+        sections = [costs_section()]
     else:
         sections = suites.quick_suite(peers=peers) if is_quick else suites.full_suite(size, peers=peers)
     if platform == "cpu" and not is_whole:

@@ -139,11 +139,34 @@ def normal(shape: Sequence[int], kind: int | str) -> Drawn:
     return Drawn(tuple(shape), dtype, make)
 
 
+@lru_cache(maxsize=2)
+def _few_signs(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    return ((drawn == 0).astype(np.int8) - (drawn == 1)).astype(dtype)
+
+
+def few_signs(shape: tuple[int, ...], kind: Any, seed: int = 3) -> Drawn:
+    """Zeros and sparse ones of both signs: their sums are small integers, exact in any order and dtype."""
+    return Drawn(shape, jnp.dtype(kind), partial(_few_signs, shape, jnp.dtype(kind), seed))
+
+
 def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> Drawn:
-    """Indices below `n`: uniform, "sorted" along an axis, or as words of a language, by the law of "Zipf"."""
+    """Indices below `n`.
+
+    Args:
+      n: the number of what they are of; as many as there are along the axis, for a permutation.
+      shape: of the indices.
+      order: "sorted" along an axis, a "permutation" along it, "Zipf" for words of a language, by the law of that name,
+        or "one id"; any other word for uniform ones.
+      axis: of the order.
+    """
 
     def make() -> np.ndarray:
         random = np.random.default_rng(2)
+        if order == "one id":
+            return np.full(shape, n // 2, np.int32)
+        if order == "permutation":
+            return np.argsort(random.random(shape, np.float32), axis).astype(np.int32)
         if order == "Zipf":
             return np.minimum(random.zipf(1.3, shape) - 1, n - 1).astype(np.int32)
         indices = random.integers(0, n, shape, dtype=np.int32)

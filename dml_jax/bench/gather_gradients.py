@@ -1,7 +1,7 @@
 """Gradients of gathers (embeddings): tables and indices of real programs, with four distributions of the indices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib.util import find_spec
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 import dml_jax
 
-from .case import INT32, Arrays, Case, Drawn, dims
+from .case import Arrays, Case, Drawn, dims, few_signs, random_indices
 from .implementations import Implementation, Run, compiled
 from .peers import cupy_run, has_cupy, torch_run
 
@@ -67,18 +67,18 @@ def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
 def of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises: dict[str, bool]) -> Case:
     """The gradient of so many rows, gathered from a table, whose indices have a distribution."""
     detail = f"{number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}"
-    attributes, indices = {"axis": 0, **promises, "shape": (rows, width)}, _indices(kind, rows, (number,), 0)
-    return _case("gather", detail, attributes, _updates((number, width), dtype), indices)
+    attributes, indices = {"axis": 0, **promises, "shape": (rows, width)}, random_indices(rows, (number,), kind)
+    return _case("gather", detail, attributes, few_signs((number, width), dtype), indices)
 
 
 def of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Case:
     """The gradient of as many elements as a matrix has, gathered along an axis, whose indices have a distribution."""
-    detail, indices = f"{dims(shape)} axis {axis} {dtype} {kind}", _indices(kind, shape[axis], shape, axis)
-    return _case("gather_elements", detail, {"axis": axis, "shape": shape}, _updates(shape, dtype), indices)
+    detail, indices = f"{dims(shape)} axis {axis} {dtype} {kind}", random_indices(shape[axis], shape, kind, axis)
+    return _case("gather_elements", detail, {"axis": axis, "shape": shape}, few_signs(shape, dtype), indices)
 
 
 def _of_labels(rows: int, width: int, dtype: str) -> Case:
-    updates, indices = _updates((rows, 1), dtype), _indices("uniform", width, (rows, 1), 1)
+    updates, indices = few_signs((rows, 1), dtype), random_indices(width, (rows, 1))
     attributes = {"axis": 1, "shape": (rows, width)}
     return _case("gather_elements", f"labels of {rows}x{width} {dtype}", attributes, updates, indices)
 
@@ -87,31 +87,6 @@ def _case(operator: str, detail: str, attributes: Mapping[str, Any], updates: Dr
     """A gradient, which reads the updates and the indices, and writes a table of the attribute "shape"."""
     needed = updates.nbytes + indices.nbytes + prod(attributes["shape"]) * updates.dtype.itemsize
     return Case(operator, f"gradient, {detail}", attributes, [updates, indices], needed=needed)
-
-
-def _updates(shape: tuple[int, ...], dtype: str) -> Drawn:
-    return Drawn(shape, jnp.dtype(dtype), partial(_few_signs, shape, dtype))
-
-
-@lru_cache(maxsize=2)
-def _few_signs(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Sparse ones of both signs: their sums are small integers, exact in any order and dtype."""
-    drawn = np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
-    return ((drawn == 0).astype(np.int8) - (drawn == 1)).astype(jnp.dtype(dtype))
-
-
-def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> Drawn:
-    def make() -> np.ndarray:
-        random = np.random.default_rng(4)
-        if kind == "one id":
-            return np.full(shape, n // 2, np.int32)
-        if kind == "permutation":
-            drawn = random.random(tuple(n if d == axis else size for d, size in enumerate(shape)), np.float32)
-            return np.argsort(drawn, axis).astype(np.int32)
-        drawn = random.zipf(1.3, shape) - 1 if kind == "Zipf" else random.integers(0, n, shape)
-        return np.minimum(drawn, n - 1).astype(np.int32)
-
-    return Drawn(shape, INT32, make)
 
 
 def gradient_of(case: Case, **changes: Any) -> Callable[..., jax.Array]:

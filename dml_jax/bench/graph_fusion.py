@@ -18,9 +18,11 @@ from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
 from .case import DTYPES, Arrays, Case, data, dims, random_indices
 from .implementations import Implementation, JaxRun, Run
+from .operators.depth_space import depth_to_space, permuted, space_to_depth
 from .peers import torch_run
 
 ITEMSIZES = (4, 2, 1)
+BLOCKS: Any = {"block_size": 2, "order": "DCR", "data_format": "NCHW"}
 
 
 def cases(size: int) -> Iterator[Case]:
@@ -90,17 +92,14 @@ def _blocks(size: int, itemsize: int) -> Case:
     """Blocks of 2 x 2 to channels, the channels in another order, and back."""
     height, width, channels = 512, 512, 4
     count = max(1, size // itemsize // (height * width * channels))
-    picture, wide = (count, channels, height, width), (count, 4 * channels, height // 2, width // 2)
+    picture = (count, channels, height, width)
     order = np.random.default_rng(5).permutation(4 * channels).astype(np.uint32)
     graph = GraphBuilder()
     blocks = graph.space_to_depth(graph.input("x", _tensor(picture, itemsize)), 2)
     picked = graph.gather(blocks, graph.constant(order.reshape(1, 1, 1, -1)), axis=1, index_dimensions=1)
 
     def of(like: Any, x: Any) -> Any:
-        apart = x.reshape(count, channels, height // 2, 2, width // 2, 2)
-        deep = _permute(like, apart, (0, 3, 5, 1, 2, 4)).reshape(wide)
-        picked = _take(like, deep, order, 1).reshape(count, 2, 2, channels, height // 2, width // 2)
-        return _permute(like, picked, (0, 3, 4, 1, 5, 2)).reshape(picture)
+        return depth_to_space(_take(like, space_to_depth(x, **BLOCKS), order, 1), **BLOCKS)
 
     built = graph.build({"y": graph.depth_to_space(picked, 2)})
     return _case("SPACE_TO_DEPTH, GATHER, DEPTH_TO_SPACE", built, itemsize, [(picture, None)], of)
@@ -119,7 +118,7 @@ def _pieces(size: int, itemsize: int) -> Case:
 
     def of(like: Any, x: Any) -> Any:
         cut = x[..., width // 4 : width // 4 + width // 2]
-        return _permute(like, _join(like, [_join(like, [cut, cut], 3), x], 2), (0, 2, 3, 1))
+        return permuted(like.concatenate([like.concatenate([cut, cut], 3), x], 2), (0, 2, 3, 1))
 
     built = graph.build({"y": graph.join((twice, x), 2, output=last)})
     return _case("SLICE, TILE, JOIN, channels last", built, itemsize, [(whole, None)], of)
@@ -195,10 +194,6 @@ def _is_torch(like: Any) -> bool:
     return like.__name__ == "torch"
 
 
-def _permute(like: Any, x: Any, order: tuple[int, ...]) -> Any:
-    return x.permute(order) if _is_torch(like) else x.transpose(order)
-
-
 def _take(like: Any, x: Any, indices: Any, axis: int) -> Any:
     if not _is_torch(like):
         return like.take(x, indices, axis=axis, mode="clip")
@@ -211,7 +206,3 @@ def _on_device(indices: tuple[int, ...], device: Any) -> Any:
     import torch  # pyright: ignore[reportMissingImports]
 
     return torch.tensor(indices, device=device)
-
-
-def _join(like: Any, parts: Sequence[Any], axis: int) -> Any:
-    return like.cat(parts, axis) if _is_torch(like) else like.concatenate(parts, axis)

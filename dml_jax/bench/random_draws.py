@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .case import INT32, Drawn
+from .case import INT32, Drawn, few_signs
 
 
 class Draws:
@@ -55,13 +55,7 @@ class Draws:
     # Arrays.
 
     def few_signs(self, shape: tuple[int, ...], dtype: Any) -> Drawn:
-        """Zeros and sparse ones of both signs: their sums are exact in any order and dtype."""
-
-        def make(random: np.random.Generator) -> np.ndarray:
-            drawn = random.integers(0, 256, shape, np.uint8)
-            return (drawn == 0).astype(np.int8) - (drawn == 1)
-
-        return self._seeded(shape, dtype, make)
+        return few_signs(shape, dtype, self._seed())
 
     def different(self, shape: tuple[int, int], dtype: Any, axis: int) -> Drawn:
         """Normal numbers, none of them twice along an axis if the type has so many: then all agree on the order."""
@@ -89,5 +83,8 @@ class Draws:
         return self._seeded(shape, INT32, make)
 
     def _seeded(self, shape: tuple[int, ...], dtype: Any, make: Callable[[np.random.Generator], np.ndarray]) -> Drawn:
-        seed = int(self.random.integers(2**32))
+        seed = self._seed()
         return Drawn(shape, dtype, lambda: make(np.random.default_rng(seed)).astype(dtype))
+
+    def _seed(self) -> int:
+        return int(self.random.integers(2**32))

@@ -86,33 +86,11 @@ def reads(operator: str, axis: int) -> Twins:
     )
 
 
-def reduced(function: str, axis: int) -> Twins:
-    """Sums of squares, and logarithms of sums; all other functions are usual ones."""
-    forms = {
-        "sum_square": Twins(
-            lambda x: jnp.sum(jnp.square(x.astype(jnp.float32)), axis, keepdims=True).astype(x.dtype),
-            {"torch out": lambda torch: lambda out, x: torch.sum(torch.square(x), axis, True, out=out)},
-        ),
-        "log_sum_exp": Twins(
-            lambda x: jax.nn.logsumexp(x, axis, keepdims=True),
-            {"torch out": lambda torch: lambda out, x: torch.logsumexp(x, axis, True, out=out)},
-        ),
-    }
-    return forms.get(function, USUAL)
-
-
 def softmax(way: Way, axis: int) -> Twins:
     """Softmax in float32, as dml_jax computes it."""
     into: Torch = {"torch out": lambda torch: lambda out, x: torch.ops.aten._softmax.out(x, axis, False, out=out)}
     others = into if way is forward else _autograd(lambda torch: lambda x: torch.softmax(x, axis))
     return Twins(lambda x: jax.nn.softmax(x.astype(jnp.float32), axis).astype(x.dtype), others)
-
-
-def top_k(axis: int, k: int) -> Twins:
-    def found(x: jax.Array) -> Any:
-        return [jnp.moveaxis(part, -1, axis) for part in lax.top_k(jnp.moveaxis(x, axis, -1), k)]
-
-    return Twins(found, {"torch topk": lambda torch: lambda outs, x: torch.topk(x, k, axis, out=outs)})
 
 
 def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:

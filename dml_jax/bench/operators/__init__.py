@@ -6,40 +6,16 @@ of all operators; most take about how many bytes the data has.
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 
 from ...catalogue import FUNCTIONS
 from ..case import Case
-from . import (
-    depth_space,
-    elementwise,
-    fills_and_diagonals,
-    gathers,
-    join_split_tile_pad,
-    layers,
-    pooling,
-    reductions,
-    resizing,
-    scatters,
-    strided_views,
-    unfold,
-)
 from .docstring_examples import grown
 from .operator_benchmark import Operator
 
-FAMILIES = (
-    depth_space,
-    elementwise,
-    fills_and_diagonals,
-    gathers,
-    layers,
-    join_split_tile_pad,
-    pooling,
-    reductions,
-    resizing,
-    scatters,
-    strided_views,
-    unfold,
-)
+_MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+FAMILIES = [module for module in _MODULES if hasattr(module, "OPERATORS")]
 _ROWS = {name: operator for family in FAMILIES for name, operator in family.OPERATORS.items()}
 OPERATORS: Mapping[str, Operator] = {name: _ROWS.get(name) or Operator(plans=grown(name)) for name in FUNCTIONS}
 

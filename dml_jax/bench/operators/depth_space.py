@@ -109,7 +109,7 @@ def depth_to_space(x: Any, *, block_size: int, order: str, data_format: str, mer
         n, h, w, c = x.shape
         split = (n, h, w, b, b, c // b**2) if order == "DCR" else (n, h, w, c // b**2, b, b)
         perm, shape = ((0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 4, 2, 5, 3)), (n, h * b, w * b, c // b**2)
-    y = _permuted(x.reshape(split), perm)
+    y = permuted(x.reshape(split), perm)
     return y.reshape(shape) if merge else y
 
 
@@ -124,11 +124,11 @@ def space_to_depth(x: Any, *, block_size: int, order: str, data_format: str, mer
         n, h, w, c = x.shape
         split, shape = (n, h // b, b, w // b, b, c), (n, h // b, w // b, c * b**2)
         perm = (0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 3, 5, 2, 4)
-    y = _permuted(x.reshape(split), perm)
+    y = permuted(x.reshape(split), perm)
     return y.reshape(shape) if merge else y
 
 
-def _permuted(x: Any, order: Sequence[int]) -> Any:
+def permuted(x: Any, order: Sequence[int]) -> Any:
     """Transposes an array of NumPy's, JAX's, CuPy's, or a tensor of torch's."""
     return x.permute(order) if hasattr(x, "permute") else x.transpose(order)
 

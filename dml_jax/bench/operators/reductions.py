@@ -28,9 +28,14 @@ def _reductions(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _reduced_by_jnp(a: Attributes) -> Callable[..., Any]:
-    forms = {"sum": jnp.sum, "average": jnp.mean, "max": jnp.max}
-    if a["function"] == "argmax":
-        return lambda x: jnp.argmax(x, a["axes"][0], keepdims=True).astype(np.uint32)
+    forms = {
+        "sum": jnp.sum,
+        "average": jnp.mean,
+        "max": jnp.max,
+        "argmax": lambda x, axes, keepdims: jnp.argmax(x, *axes, keepdims=keepdims).astype(np.uint32),
+        "sum_square": lambda x, *how, **keep: jnp.sum(jnp.square(x.astype(np.float32)), *how, **keep).astype(x.dtype),
+        "log_sum_exp": jax.nn.logsumexp,
+    }
     return lambda x: forms[a["function"]](x, a["axes"], keepdims=True)
 
 
@@ -46,9 +51,15 @@ def _reduced_by_numpy(a: Attributes) -> Callable[..., Any]:
 
 
 def _reduced_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
-    function = {"sum": torch.sum, "average": torch.mean, "max": torch.amax, "argmax": torch.argmax}[a["function"]]
-    axes = a["axes"][0] if a["function"] == "argmax" else a["axes"]
-    return lambda out, x: function(x, axes, True, out=out)
+    forms = {
+        "sum": torch.sum,
+        "average": torch.mean,
+        "max": torch.amax,
+        "argmax": lambda x, axes, *how, **into: torch.argmax(x, *axes, *how, **into),
+        "sum_square": lambda x, *how, **into: torch.sum(torch.square(x), *how, **into),
+        "log_sum_exp": torch.logsumexp,
+    }
+    return lambda out, x: forms[a["function"]](x, a["axes"], True, out=out)
 
 
 def _reduced_by_onnx(a: Attributes) -> OnnxNode:
@@ -181,9 +192,13 @@ OPERATORS: Mapping[str, Operator] = {
             "quick": lambda size: islice(_candidates(size, "float32"), 1),
             "full": lambda size: (case for dtype in ("bfloat16", "float32") for case in _candidates(size, dtype)),
         },
-        jnp=lambda a: lambda x: jax.lax.top_k(x, a["k"]),
+        jnp=lambda a: (
+            lambda x: [
+                jnp.moveaxis(found, -1, a["axis"]) for found in jax.lax.top_k(jnp.moveaxis(x, a["axis"], -1), a["k"])
+            ]
+        ),
         numpy=lambda a: partial(_greatest_by_numpy, a),
-        torch={"topk": lambda torch, a: lambda outs, x: torch.topk(x, a["k"], 1, out=outs)},
+        torch={"topk": lambda torch, a: lambda outs, x: torch.topk(x, a["k"], a["axis"], out=outs)},
         onnx=lambda a: OnnxNode("TopK", {"axis": 1}, (np.array([a["k"]], np.int64),)),
     ),
     "nonzero_coordinates": Operator(

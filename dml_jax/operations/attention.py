@@ -3,8 +3,6 @@
 Queries (1, 2, 1000, 64) of float16 and as many keys have 2 million scores, 8 MB of float32, and an output of 256 KB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

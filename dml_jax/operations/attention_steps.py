@@ -4,8 +4,6 @@ With a scale of 0.5, two keys whose products with a query are 0 and 2 have the s
 0.73.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Convolutions of bytes whose sums are wanted in float32, as in quantised networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

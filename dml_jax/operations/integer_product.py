@@ -1,7 +1,5 @@
 """Products of matrices of int8, in int32: (a - p) @ b, with a zero point p for all rows of a or one for each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -7,8 +7,6 @@ linear, antialiased by a scale of 1/2               1/8, 3/8, 3/8, 1/8          
 cubic, of coefficient -3/4                          -3/32, 19/32, 19/32, -3/32              22.1875
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil

@@ -1,7 +1,5 @@
 """Max pooling with indices: the maximum of each window and its offset in the window, in one pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import prod

@@ -5,8 +5,6 @@ with the low bits, [1, 3], plus the product of [b, d] with the high bits, [2, 4]
 device unpacks a byte where it reads it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce

@@ -1,7 +1,5 @@
 """Sliding windows along a dimension: size, stride, dilation and padding, and how many windows there are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd

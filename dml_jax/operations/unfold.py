@@ -4,8 +4,6 @@ One dimension at a time: the k-th elements of all windows are one strided slice,
 windows use a gather.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from math import prod

@@ -4,8 +4,6 @@ The array is padded once for all of them. XLA fuses a computation of several sli
 is padded on its own is a branch for each element, which no CPU vectorises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import product

@@ -1,7 +1,5 @@
 """Sums of sliding windows, as in average pooling, and their transpose."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from operator import add

@@ -1,7 +1,5 @@
 """The rules that as_strided and as_strided_scatter share."""
 
-from __future__ import annotations
-
 from ..core.rules import Operands, Rule, custom
 from ..strides.layout import Layout
 

@@ -1,7 +1,5 @@
 """What DirectML's structs and ONNX's operators share around attention: masks, heads, and caches of keys and values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

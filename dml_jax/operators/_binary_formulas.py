@@ -1,7 +1,5 @@
 """A formula of two numbers that DirectML and ONNX share."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

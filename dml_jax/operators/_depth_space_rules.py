@@ -1,7 +1,5 @@
 """Orders, data formats and rules of depth to space and its inverse, and how their structs run."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 from typing import Annotated, Any, Literal

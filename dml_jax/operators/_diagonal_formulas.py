@@ -1,7 +1,5 @@
 """A number on neighbouring diagonals of matrices, for DIAGONAL_MATRIX and DIAGONAL_MATRIX1."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

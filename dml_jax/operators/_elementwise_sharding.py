@@ -1,7 +1,5 @@
 """The sharding of elementwise operators."""
 
-from __future__ import annotations
-
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
 

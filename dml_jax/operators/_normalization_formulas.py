@@ -3,8 +3,6 @@
 [1, 2, 3, 6] has the mean 3 and the variance 3.5. With an epsilon of 0.5 the numbers become [-1, -0.5, 0, 1.5].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

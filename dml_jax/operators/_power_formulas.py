@@ -1,7 +1,5 @@
 """Powers of floats and of integers, which wrap."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

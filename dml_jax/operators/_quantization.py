@@ -1,7 +1,5 @@
 """Arithmetic of quantised numbers, (q - zero point) * scale, and rules of scales and zero points."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

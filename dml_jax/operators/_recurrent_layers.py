@@ -5,8 +5,6 @@ state), those of LSTM in the order i, o, f, c (input, output, forget, new cell).
 float32, the states between the steps too, and outputs are rounded once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

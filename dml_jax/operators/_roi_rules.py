@@ -1,7 +1,5 @@
 """Rules and feature levels of the operators of regions of interest (ROI)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from ..core.rules import Operands, Rule, at_least, custom, if_given

@@ -1,7 +1,5 @@
 """Sample points of regions (ROI): their count and positions along a dimension, and their interpolation from pixels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

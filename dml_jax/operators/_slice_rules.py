@@ -1,7 +1,5 @@
 """The rules that slice and slice_grad share: a window has an offset, a size and a stride per dimension."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.rules import Law, Operands, Rule, custom

@@ -1,7 +1,5 @@
 """Sliding windows of unfold, fold and pooling: attributes, and the rules of functions and of structs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod

@@ -10,8 +10,6 @@ Weights that are data stay as they are: a step adds some bytes of every column, 
 multiplied with tiles of unpacked weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce

@@ -4,8 +4,6 @@ Slopes of JAX lose where they cancel, as 1 - tanh(x)**2 does from 9 on, or overf
 1 / x.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 from math import pi, sqrt

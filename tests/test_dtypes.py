@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from catalogue_cases import CASES, ORACLES, WITHOUT_EFFECT
-from checks import assert_is, spread, together
+from checks import assert_is, assert_same_bits, spread, together
 
 import dml_jax
-from dml_jax import DataTypeError
+from dml_jax import Activation, DataTypeError
 from dml_jax.catalogue import FUNCTIONS
 from dml_jax.core.arguments.arrays import UNCOMPILED
 
@@ -117,6 +117,44 @@ def test_every_operator_refuses_what_its_docstring_does_not_promise(name):
             leaves = case.leaves if CASES[name].floats else [np.ones(x.shape).astype(dtype) for x in case.leaves]
             with pytest.raises(DataTypeError, match=other):
                 jax.eval_shape(case, *leaves)
+
+
+# Types of 64 bits.
+
+
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if "float64" in promised(function)])
+def test_64_bit_data_needs_x64(name):
+    """JAX would narrow it."""
+    case = retyped(CASES[name], np.dtype(np.float64))
+    with pytest.raises(DataTypeError, match=r"(of type float64|of 64 bits) needs 64-bit types, but jax_enable_x64 is"):
+        case(*case.leaves)
+
+
+# What float32 does not hold beside 1: a call of it, and the result.
+SMALL = 2.0**-40
+IDENTITY = Activation("ACTIVATION_IDENTITY")
+IN_FLOAT64 = {
+    "activate": (lambda x: dml_jax.activate(1 + x, IDENTITY), 1 + SMALL),
+    "average_pooling": (lambda x: dml_jax.average_pooling(np.append(1, 1 + x), (2,)), 1 + SMALL / 2),
+    "convolution": (lambda x: dml_jax.convolution(3 * np.ones((1, 1, 1)), 1 + x, 1 + x[0, 0]), 4 + 4 * SMALL),
+    "gemm": (lambda x: dml_jax.gemm(1 + x[0], 3 * np.ones((1, 1)), 1 + x[0], beta=0.5), 3.5 + 3.5 * SMALL),
+    "lp_pooling": (lambda x: dml_jax.lp_pooling(np.append(1, 2.0**20 * x), (2,)), 1 + SMALL / 2),
+    "rnn": (
+        lambda x: dml_jax.rnn(np.tile(1 + x, (2, 1, 1)), 1 + 0 * x, 2 + 0 * x, activations=[IDENTITY])[1],
+        3 + 3 * SMALL,
+    ),
+    "value_scale_2d": (lambda x: dml_jax.value_scale_2d(1 + x, 3, (0.5,)), 3.5 + 3 * SMALL),
+}
+
+
+@pytest.mark.parametrize(("call", "expected"), IN_FLOAT64.values(), ids=IN_FLOAT64)
+def test_64_bit_floats_are_computed_as_such(call, expected):
+    with jax.enable_x64(True):
+        made = call(np.full((1, 1, 1), SMALL))
+    assert_same_bits(np.ravel(made), np.float64([expected]))
+
+
+# Types that XLA does not compile.
 
 
 @pytest.mark.parametrize("name", sorted(UNCOMPILED))

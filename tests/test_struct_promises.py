@@ -218,6 +218,19 @@ def test_random_descriptors(struct, exhaustive):
     assert done == len(cases) > 0
 
 
+WIDE = {"INT64", "UINT64", "FLOAT64"}
+OF_64_BITS = [name for name, struct in STRUCTS.items() if WIDE & next(iter(struct.levels[0].types.values()))]
+
+
+@pytest.mark.parametrize("name", sampled(OF_64_BITS, SAMPLED.intersection(OF_64_BITS)))
+def test_64_bit_numbers_need_no_x64_in_a_descriptor(name):
+    """Buffers hold pairs of words, which are moved one by one or are one number, of which a carry is part."""
+    struct = STRUCTS[name]
+    cases = (make(struct, number) for number in range(ALL))
+    case = next(one for one in cases if not one.x64 and struct.listed(one.desc).data_type.name in WIDE)
+    check(case, call(case, *arrays(case)), expected(struct, case), struct.units)
+
+
 @pytest.mark.thinned(9)
 @sampled_structs
 def test_the_random_descriptors_cover_everything(struct):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded, refused_without_x64
+from checks import assert_close, assert_same_bits, assert_sharded
 from jax.sharding import PartitionSpec as P
 from operator_cases import f32
 from small_arrays import every_narrow_float, on_explicit_mesh
@@ -56,12 +56,6 @@ def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
     row = jnp.ones((1, 1, 4096), dtype)
     back = jax.jit(jax.grad(lambda w: convolution(row, w).astype(np.float32).sum()))(jnp.ones((1, 1, 1), dtype))
     assert_same_bits(back, np.full((1, 1, 1), 4096, dtype))
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.full((1, 1, 1), 1 + 2.0**-40)
-    with refused_without_x64("input of type float64"):
-        assert_same_bits(convolution(x, np.full((1, 1, 1), 3.0), x[0, 0]), x * 4)
 
 
 # Sizes.

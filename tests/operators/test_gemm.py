@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_close, assert_same_bits, assert_sharded, exported
 from draws import dims, normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -135,12 +135,6 @@ def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
     column = jnp.ones((4096, 1), dtype)
     back = jax.jit(jax.grad(lambda x: gemm(column, x).astype(np.float32).sum()))(jnp.ones((1, 1), dtype))
     assert_same_bits(back, np.full((1, 1), 4096, dtype))
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.full((1, 1), 1 + 2.0**-40)
-    with refused_without_x64("a of type float64"):
-        assert_same_bits(gemm(x, np.full((1, 1), 3.0), x, beta=0.5), x * 3.5)
 
 
 def test_beta_of_0_does_not_read_c():

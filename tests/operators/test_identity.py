@@ -11,7 +11,7 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i64
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -232,17 +232,6 @@ def test_signs_of_zero():
     assert np.signbit(identity(zero)).tolist() == [True, False]
     assert np.signbit(identity(zero, scale=-1)).tolist() == [False, True]
     assert np.signbit(identity(zero, bias=-0.0)).tolist() == [True, False]
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x = np.int64([[1, -(2**40), 2**63 - 1]])
-    for pair in (None, (3, 1)):
-        desc = ElementWiseIdentityDesc(i64(1, 3), i64(1, 3, strides=(1, 2)), pair)
-        made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
-        assert_same_bits(made[::2], oracle(x, *(pair or ()))[0])
-    if not x64:
-        with pytest.raises(DataTypeError, match="input of type int64 needs 64-bit types"):
-            identity(x)
 
 
 def test_keys_are_not_scaled():

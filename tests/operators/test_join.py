@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i8, i32, u8
@@ -18,7 +18,7 @@ from small_arrays import (
     on_explicit_mesh,
 )
 
-from dml_jax import ConstraintError, DataTypeError, JoinDesc, TensorDesc, compile_operator, join
+from dml_jax import ConstraintError, DataTypeError, JoinDesc, compile_operator, join
 
 pytestmark = pytest.mark.device
 
@@ -138,15 +138,6 @@ def test_lists_of_many():
     inputs = [np.int16([[i, -i]]) for i in range(50)]
     assert_same_bits(join(inputs, 0), np.concatenate(inputs))
     assert_same_bits(join(inputs, axis=-1), np.concatenate(inputs, 1))
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    inputs = [np.float64([[1 + 2**-50, -0.0]]), np.float64([[np.nan, 5e-324], [np.inf, 3]])]
-    desc = JoinDesc([TensorDesc("FLOAT64", x.shape) for x in inputs], TensorDesc("FLOAT64", (3, 2), (1, 3)), 0)
-    made = np.asarray(compile_operator(desc)(*(x.ravel() for x in inputs))).view(np.float64)
-    assert_same_bits(made.reshape(2, 3).T, oracle(inputs, 0))
-    with refused_without_x64(r"inputs\[0\] of type float64"):
-        assert_same_bits(join(inputs, 0), oracle(inputs, 0))
 
 
 # Empty arrays.

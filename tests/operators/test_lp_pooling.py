@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded, refused_without_x64, spread, together
+from checks import assert_close, assert_same_bits, assert_sharded, spread, together
 from draws import normal_numbers
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -141,12 +141,6 @@ def test_narrow_floats_are_rounded_once(dtype):
 
 def test_squares_of_float16_overflow_in_float32_only():
     assert_same_bits(lp_pooling(np.float16([3000, 4000]), (2,)), np.float16([5000]))
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.float64([1, 2.0**-20])
-    with refused_without_x64("input of type float64"):
-        assert_same_bits(lp_pooling(x, (2,)), np.float64([1 + 2.0**-41]))
 
 
 def test_nan_infinities_and_padding():

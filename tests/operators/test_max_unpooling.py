@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_is, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_is, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i32, i64, u32, u64
+from operator_cases import Call, Example, Struct, f32, i32, u32
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
@@ -126,15 +126,6 @@ def test_a_pooled_picture_is_put_back():
     indices = np.argsort(picture, axis=None)[greatest.astype(int)].astype(np.uint32)
     wanted = np.where(np.isin(picture, greatest), picture, np.float32(0))
     assert_same_bits(max_unpooling(greatest, indices, picture.shape), wanted)
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x, at = np.int64([2**40, -(2**63), -1]), np.uint64([3, 0, 2**32])
-    tensors = i64(1, 1, 1, 3), u64(1, 1, 1, 3), i64(1, 1, 2, 2)
-    made = np.asarray(compile_operator(MaxUnpoolingDesc(*tensors))(x, at)).view(np.int64)
-    assert_is(made, oracle(x, at, (4,)), x)
-    with refused_without_x64("input of type int64"):
-        assert_is(max_unpooling(x, at, (4,)), oracle(x, at, (4,)), x)
 
 
 def test_empty_arrays():

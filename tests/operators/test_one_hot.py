@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i8, i32, i64, u32, u64
+from operator_cases import Call, Example, Struct, f32, i8, i32, u32
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
@@ -21,7 +21,7 @@ from small_arrays import (
     telling_indices,
 )
 
-from dml_jax import ConstraintError, DataTypeError, OneHotDesc, compile_operator, one_hot, use_form
+from dml_jax import ConstraintError, DataTypeError, OneHotDesc, one_hot, use_form
 
 pytestmark = pytest.mark.device
 
@@ -135,15 +135,6 @@ def test_indices_of_every_type(dtype, x64):
     indices = telling_indices(dtype)[:, None]
     for size in (6, 200):  # the latter more than int8 holds
         assert_same_bits(one_hot(indices, OFF_ON, size, 1), oracle(indices, OFF_ON, size, 1))
-
-
-def test_64_bit_values_need_x64_in_a_function_and_not_in_a_descriptor(x64):
-    indices, values = np.int64([[1], [-1], [2**32]]), np.uint64([2**40, 2**64 - 1])
-    desc = OneHotDesc(i64(3, 1), u64(1, 2), u64(3, 2), 1)
-    made = compile_operator(desc)(indices.ravel(), values)
-    assert_same_bits(np.asarray(made).view(np.uint64).reshape(3, 2), oracle(indices, values, 2, 1))
-    with refused_without_x64("values of type uint64"):
-        assert_same_bits(one_hot(indices, values, 2, 1), oracle(indices, values, 2, 1))
 
 
 def test_empty_arrays():

@@ -12,11 +12,10 @@ from checks import (
     assert_same_bits,
     assert_sharded,
     exported,
-    refused_without_x64,
 )
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i32, u32, u64
+from operator_cases import Call, Example, Struct, f32, i32, u32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -32,7 +31,6 @@ from dml_jax import (
     ConstraintError,
     DataTypeError,
     ReverseSubsequencesDesc,
-    compile_operator,
     reverse_subsequences,
 )
 
@@ -159,15 +157,6 @@ def test_many_dimensions():
     x = numbered((1, 2) * 4)
     lengths = np.int32(numbered((1, 2, 1, 1, 1, 2, 1, 2)) % 3)
     assert_same_bits(reverse_subsequences(x, lengths, 3), oracle(x, lengths, 3))
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x, lengths = np.uint64([[1, 2**40, 2**64 - 1], [2**63, 5, 6]]), np.uint64([[2], [2**63 + 1]])
-    desc = ReverseSubsequencesDesc(u64(2, 3), u64(2, 1), u64(2, 3, strides=(1, 2)), axis=1)
-    made = np.asarray(compile_operator(desc)(x.ravel(), lengths.ravel())).view(np.uint64)
-    assert_same_bits(made.reshape(3, 2).T, oracle(x, lengths, 1))
-    with refused_without_x64("input of type uint64"):
-        assert_same_bits(reverse_subsequences(x, lengths, 1), oracle(x, lengths, 1))
 
 
 def test_empty_arrays():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i32, u8
@@ -20,7 +20,7 @@ from small_arrays import (
     on_explicit_mesh,
 )
 
-from dml_jax import ConstraintError, DataTypeError, ElementWiseIfDesc, TensorDesc, compile_operator, select
+from dml_jax import ConstraintError, DataTypeError, ElementWiseIfDesc, compile_operator, select
 
 pytestmark = pytest.mark.device
 
@@ -135,17 +135,6 @@ def test_every_number_but_0_is_true(dtype, x64):
 def test_a_condition_of_4_bits():
     condition = np.int8([-8, 0, 7, 1]).astype(ml_dtypes.int4)
     assert_same_bits(select(condition, A[0, :4], B[0, :4]), np.float32([1, -2, 3, 4]))
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    a, b = np.float64([[1 + 2**-50, -0.0, 5e-324]]), np.float64([[np.nan, np.inf, 3]])
-    condition = np.uint8([[0, 1, 255]])
-    wide = TensorDesc("FLOAT64", (1, 3))
-    run = compile_operator(ElementWiseIfDesc(u8(1, 3), wide, wide, wide))
-    made = np.asarray(run(condition.ravel(), a.ravel(), b.ravel())).view(np.float64)
-    assert_same_bits(made[None], oracle(condition, a, b))
-    with refused_without_x64("a of type float64"):
-        assert_same_bits(select(condition, a, b), oracle(condition, a, b))
 
 
 def test_empty_arrays():

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i64, u8
+from operator_cases import Call, Example, Struct, f32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh
@@ -208,16 +208,6 @@ def test_many_dimensions_and_none():
     window = windows(*[(0, 2, s) for s in (1, -1, 2, -2) * 2])
     assert_same_bits(slice(x, *window), oracle(x, *window))
     assert_same_bits(slice(np.float32(3), (), (), ()), np.float32(3))
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
-    window = windows((0, 2, -1), (0, 3, 2))
-    desc = Slice1Desc(i64(2, 3), i64(2, 2, strides=(1, 2)), *window)
-    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
-    assert_same_bits(made.reshape(2, 2).T, oracle(x, *window))
-    with refused_without_x64("input of type int64"):
-        assert_same_bits(slice(x, *window), oracle(x, *window))
 
 
 # Empty arrays.

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i64
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh, random_keys
@@ -160,16 +160,6 @@ def test_many_dimensions_and_none():
     x = numbered(reach(**window))
     assert_same_bits(slice_grad(x, **window), oracle(x, **window))
     assert_same_bits(slice_grad(np.float32(3), (), (), (), ()), np.float32(3))
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x = np.int64([[1, 2**40], [-(2**63), 2**63 - 1]])
-    window = windows((3, 0, 3, -2), (2, 0, 2, 1))
-    desc = SliceGradDesc(i64(2, 2), i64(3, 2, strides=(1, 3)), *(window[name] for name in NAMES[1:]))
-    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
-    assert_same_bits(made.reshape(2, 3).T, oracle(x, **window))
-    with refused_without_x64("input_gradient of type int64"):
-        assert_same_bits(slice_grad(x, **window), oracle(x, **window))
 
 
 def test_empty_arrays():

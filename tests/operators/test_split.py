@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_is, assert_same_bits, refused_without_x64
+from checks import assert_calls_agree, assert_is, assert_same_bits
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, i8, i32, i64, u8
+from operator_cases import Call, Example, Struct, f32, i8, i32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -142,16 +142,6 @@ def test_join_inverts_it():
     parts = split(X, (1, 0, 4, 1), -1)
     assert isinstance(parts, tuple)
     assert_same_bits(join(parts, -1), X)
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
-    outputs = i64(2, 1), i64(2, 2, strides=(1, 2))
-    made = compile_operator(SplitDesc(i64(2, 3), outputs, 1))(x.ravel())
-    one, other = (np.asarray(y).view(np.int64).reshape(-1, 2) for y in made)
-    assert_is((one.reshape(2, 1), other.T), oracle(x, (1, 2), 1))
-    with refused_without_x64("input of type int64"):
-        assert_is(split(x, (1, 2), 1), oracle(x, (1, 2), 1))
 
 
 # Empty arrays.

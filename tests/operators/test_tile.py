@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from draws import dims
 from jax.sharding import PartitionSpec as P
-from operator_cases import Call, Example, Struct, f32, u64
+from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
@@ -18,7 +18,7 @@ from small_arrays import (
     on_explicit_mesh,
 )
 
-from dml_jax import ConstraintError, DataTypeError, TileDesc, compile_operator, tile, use_form
+from dml_jax import ConstraintError, DataTypeError, TileDesc, tile, use_form
 
 pytestmark = pytest.mark.device
 
@@ -108,15 +108,6 @@ def test_scalars(dtype):
     x = np.ones((), dtype)
     assert_same_bits(tile(x, ()), x)
     assert_same_bits(jax.vmap(lambda x: tile(x, ()))(x[None]), x[None])
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x = np.uint64([[1, 2**40, 2**64 - 1]])
-    desc = TileDesc(u64(1, 3), u64(2, 6, strides=(1, 2)), (2, 2))
-    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
-    assert_same_bits(made.reshape(6, 2).T, oracle(x, (2, 2)))
-    with refused_without_x64("input of type uint64"):
-        assert_same_bits(tile(x, (2, 2)), oracle(x, (2, 2)))
 
 
 # Forms.

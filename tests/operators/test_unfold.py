@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
 from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
-from operator_cases import Call, Example, Struct, f32, i8, u64
+from operator_cases import Call, Example, Struct, f32, i8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
-from dml_jax import ConstraintError, DataTypeError, UnfoldDesc, compile_operator, fold, unfold
+from dml_jax import ConstraintError, DataTypeError, UnfoldDesc, fold, unfold
 
 pytestmark = pytest.mark.device
 
@@ -178,16 +178,6 @@ def test_strides_and_dilations_beyond_everything():
 
 
 # Types.
-
-
-def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
-    x = np.uint64([[[1, 2**40, 2**64 - 1]]])
-    desc = UnfoldDesc(u64(1, 1, 3), u64(1, 2, 3), (2,), (1,), (1,), (1,), (0,))
-    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
-    wanted = np.uint64([[[0, 1, 2**40], [1, 2**40, 2**64 - 1]]])
-    assert_same_bits(made.reshape(1, 2, 3), wanted)
-    with refused_without_x64("input of type uint64"):
-        assert_same_bits(unfold(x, (2,), start_padding=(1,)), wanted)
 
 
 def test_empty_arrays():

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f16, f32
@@ -144,12 +144,6 @@ def test_infinite_and_missing_numbers():
     np.testing.assert_array_equal(value_scale_2d(x, -1, (1,)), wanted)  # of which sign a NaN is the device decides
     # What float32 does not hold becomes infinite, as where C takes a FLOAT.
     assert np.isinf(value_scale_2d(np.ones((1, 1, 1), np.float32), 1e300, (0,))).all()
-
-
-def test_64_bit_floats_are_computed_as_such(x64):
-    x = np.full((1, 1, 1), 1 + 2.0**-40)
-    with refused_without_x64("input of type float64"):
-        assert_same_bits(value_scale_2d(x, 3, (0.5,)), x * 3 + 0.5)
 
 
 def test_empty_arrays():

@@ -24,7 +24,7 @@ from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, f32, i32
 from oracles import coordinates
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_small_shape, numbered, on_explicit_mesh, random_keys
 from variant_cases import chosen_on
 
 from dml_jax import (
@@ -192,14 +192,6 @@ def test_shapes(shapes):
         (partial(activate, activation=SHRINK), (numbered(shape),), oracle(numbered(shape), SHRINK))
         for shape in [(), (0,), (2, 0), *shapes]
     )
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_rounded_once(dtype):
-    x = np.array([0.5, 1, 2, 4], dtype)
-    made = activate(x, Activation("ACTIVATION_LINEAR", (3, 1)))
-    assert_same_bits(made, (3 * x.astype(np.float32) + 1).astype(dtype))
 
 
 @pytest.mark.parametrize("name", ["ACTIVATION_TANH", "ACTIVATION_SOFTMAX"])

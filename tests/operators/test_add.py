@@ -16,7 +16,7 @@ from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32, u64
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     Activation,
@@ -197,16 +197,6 @@ def test_shapes(shapes):
         (add, (numbered(shape), -numbered(shape) / 4), oracle(numbered(shape), -numbered(shape) / 4))
         for shape in [(), (0,), (2, 0), *shapes]
     )
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_rounded_once(dtype):
-    a, b = np.array([1, 2, 4, 0.5], dtype), np.array([1, 0.5, 8, 0.5], dtype)
-    activation = Activation("ACTIVATION_LINEAR", (2, 1))
-    assert_same_bits(add(a, b), (a.astype(np.float32) + b.astype(np.float32)).astype(dtype))
-    wanted = (2 * (a.astype(np.float32) + b.astype(np.float32)) + 1).astype(dtype)
-    assert_same_bits(add(a, b, activation=activation), wanted)
 
 
 def test_what_overflows_before_the_activation_does_not():

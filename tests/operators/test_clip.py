@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i64
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -213,14 +213,6 @@ def test_shapes(shapes):
         (partial(clip, min=2, max=5, bias=-1), (numbered(shape),), oracle(numbered(shape), 2, 5, None, -1))
         for shape in [(), (0,), (2, 0), *shapes]
     )
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_rounded_once(dtype):
-    x = np.array([0.5, 1, 2, 4], dtype)
-    assert_same_bits(clip(x, 1, 2), np.array([1, 1, 2, 2], dtype))
-    assert_same_bits(clip(x, max=4, scale=3), (np.minimum(x.astype(np.float32) * 3, 4)).astype(dtype))
 
 
 def test_what_overflows_before_it_is_clipped_does_not():

@@ -3,7 +3,6 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
@@ -14,7 +13,7 @@ from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, on_explicit_mesh, random_keys
 
 from dml_jax import Activation, ConstraintError, DataTypeError, GemmDesc, MatrixTransform, compile_operator, gemm
 from dml_jax.core.structs.size_and_scale_bias import ScaleAndBias
@@ -109,14 +108,6 @@ def test_products_are_as_exact_as_float32():
     assert_same_bits(gemm(whole, np.full((1, 1), 2**11 - 1, np.float32)), np.full((1, 1), 4097 * 2047, np.float32))
 
 
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_computed_in_float32(dtype):
-    a, b = np.array([[0.5, 1], [1.5, 2]], dtype), np.array([[1, 0.5], [2, 1]], dtype)
-    made = gemm(a, b, b, alpha=0.5, beta=0.25)
-    assert_same_bits(made, oracle(a, b, b, alpha=0.5, beta=0.25))
-
-
 def test_sixteen_bit_floats_are_rounded_once():
     """2049 is no float16, and 65536 is out of its range."""
     ones = np.ones((1, 2049), np.float16)
@@ -126,15 +117,6 @@ def test_sixteen_bit_floats_are_rounded_once():
     big = np.full((1, 1), 256, np.float16)
     assert_same_bits(gemm(big, big, alpha=0.5), np.full((1, 1), 32768, np.float16))
     assert_same_bits(gemm(big, big, big, beta=-255), np.full((1, 1), 256, np.float16))
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2])
-def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
-    """4096 ones: one after the other they stop at 2048 in float16, at 256 in bfloat16."""
-    column = jnp.ones((4096, 1), dtype)
-    back = jax.jit(jax.grad(lambda x: gemm(column, x).astype(np.float32).sum()))(jnp.ones((1, 1), dtype))
-    assert_same_bits(back, np.full((1, 1), 4096, dtype))
 
 
 def test_beta_of_0_does_not_read_c():

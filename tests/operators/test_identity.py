@@ -15,7 +15,6 @@ from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
-    every_narrow_float,
     every_small_shape,
     numbered,
     on_explicit_mesh,
@@ -206,13 +205,6 @@ def test_integers_wrap_or_saturate(dtype, scale, bias):
     limits = np.iinfo(dtype)
     x = np.array([0, 1, 3, 100, limits.max, limits.max - 6, limits.min, limits.min // 2], dtype)
     assert_same_bits(identity(x, scale, bias), oracle(x, scale, bias))
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_rounded_once(dtype):
-    x = np.array([0.5, 1, 1.5, 2], dtype)
-    assert_same_bits(identity(x, 1.25, 0.25), (x.astype(np.float32) * 1.25 + 0.25).astype(dtype))
 
 
 def test_complex_numbers():

@@ -14,7 +14,7 @@ from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import numbered, on_explicit_mesh
 from window_cases import (
     DILATED_BREAKS,
     DILATED_LEADING,
@@ -125,18 +125,6 @@ def test_windows_of_every_kind(p, part, exhaustive):
     made = together([(partial(lp_pooling, **attributes), x) for x, attributes in cases])
     for one, (x, attributes) in zip(made, cases, strict=True):
         assert_close(one, exact(x, **attributes), units=32)
-
-
-@pytest.mark.thinned
-@every_narrow_float
-def test_narrow_floats_are_rounded_once(dtype):
-    if dtype.name == "float8_e8m0fnu":
-        with pytest.raises(DataTypeError, match="it is float8_e8m0fnu, which has no 0"):
-            lp_pooling(np.ones(3, dtype), (1,))
-        return
-    x = np.array([0.5, 1.5, 2, 0.25, 1, 3], dtype)
-    assert_same_bits(lp_pooling(x, (3,)), np.sqrt(exact(x, (3,)).astype(np.float32) ** 2).astype(dtype))
-    assert_same_bits(lp_pooling(np.ones(4096, dtype), (4096,)), np.array([64], np.float32).astype(dtype))
 
 
 def test_squares_of_float16_overflow_in_float32_only():

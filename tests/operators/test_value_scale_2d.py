@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, ValueScale2DDesc, compile_operator, value_scale_2d
 
@@ -118,14 +118,6 @@ def test_shapes_and_numbers():
                 )
 
     assert_calls_agree(calls())
-
-
-@pytest.mark.thinned(2)
-@every_narrow_float
-def test_narrow_floats_are_computed_in_float32(dtype):
-    x = np.array([0.5, 1, 1.5, 2], dtype).reshape(1, 2, 2)
-    made = value_scale_2d(x, 1.25, (0.25,))
-    assert_same_bits(made, (x.astype(np.float32) * np.float32(1.25) + np.float32(0.25)).astype(dtype))
 
 
 def test_sixteen_bit_floats_are_rounded_once():

@@ -21,6 +21,7 @@ import dml_jax
 from dml_jax import ConstraintError
 from dml_jax.bench import (
     gather_gradients,
+    graph_fusion,
     implementations,
     onnx_image_networks,
     operators,
@@ -157,7 +158,7 @@ def test_every_way_of_torch_is_taken():
     for name, operator in OPERATORS.items():
         cases = [case for case in TINY.values() if case.operator == name]
         for way in [way for way in operator.torch if way != peers.COMPILED]:
-            assert any(peers._torch(way, case, [case.make()]) for case in cases), (name, way)
+            assert any(peers.torch_form(way, case, [case.make()]) for case in cases), (name, way)
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
@@ -166,7 +167,7 @@ def test_every_way_of_torch_is_taken():
 def test_pixel_shuffle_takes_both_formats(operator, name):
     case = next(case for case in TINY.values() if case.operator == operator and name in case.name)
     arrays = case.make()
-    run = peers._torch("pixel_shuffle" if operator == "depth_to_space" else "pixel_unshuffle", case, [arrays])
+    run = peers.torch_form("pixel_shuffle" if operator == "depth_to_space" else "pixel_unshuffle", case, [arrays])
     np.testing.assert_array_equal(run.value(10**9), np.asarray(case.call(*arrays)).ravel())
     assert run.out.is_contiguous()
 
@@ -239,7 +240,7 @@ def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
     """CuPy among them where JAX has a GPU, for all types that it has."""
     assert "CuPy" not in [implementation.name for implementation in gather_gradients.implementations(peers=False)]
     monkeypatch.setitem(sys.modules, "cupy", NumPyAsCuPy())
-    monkeypatch.setattr(gather_gradients, "has_cupy", lambda: True)
+    monkeypatch.setattr(peers, "has_cupy", lambda: True)
     found = gather_gradients.implementations(peers=True)
     for case in GRADIENTS:
         runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
@@ -257,6 +258,17 @@ def test_cupy_is_taken_where_it_is_installed_and_jax_has_a_gpu(monkeypatch):
         monkeypatch.setattr(peers, "find_spec", lambda name, installed=installed: installed)
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
         assert peers.has_cupy() == (installed and backend == "gpu")
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
+@pytest.mark.parametrize("section", [peers, gather_gradients, graph_fusion], ids=lambda one: one.__name__)
+def test_a_torch_without_the_device_of_jax_is_left_out(section, monkeypatch):
+    ask = {"eager": False} if section is peers else {"peers": True}
+    for backend, is_taken in (("cpu", True), ("gpu", False)):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        names = [one.name for one in section.implementations(**ask)]
+        assert any(name.startswith("torch") for name in names) == is_taken
 
 
 def test_the_best_of_torch_counts_and_has_a_name():

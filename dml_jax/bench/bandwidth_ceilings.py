@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from .case import Case, Drawn, FunctionCase, mib, normal
+from .case import Case, Drawn, mib, normal
 from .implementations import compiled
 from .section import Section, of_cases, of_peak, spread_of, unframed
 from .timing import Measured
@@ -125,7 +125,7 @@ def cases(size: int) -> Iterator[Case]:
         factor = Drawn((), np.dtype(np.float32), partial(np.full, (), FACTOR, np.float32))
         arrays = [factor if letter == "a" else normal((n,), 4) for letter in kernel.operands]
         function = partial(kernel.function, n)
-        yield FunctionCase(OPERATOR, f"{name} float32 {mib(moved)}", {}, arrays, needed=moved, function=function)
+        yield Case(OPERATOR, f"{name} float32 {mib(moved)}", {}, arrays, needed=moved, function=function)
 
 
 def section(size: int) -> Section:

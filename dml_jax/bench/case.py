@@ -52,6 +52,8 @@ class Case:
       needed: bytes that have to move; None if every array is read once, and the output written once.
       tolerance: how far results may be apart, as a part of the largest; 0 compares bits.
       operations: that have to be computed; then a product of matrices with as many is the ceiling, not a copy.
+      function: what is called with the arrays; None for the operator with its attributes.
+      forms: how others compute it, a row as in the tables of `operators`; None for the row of the operator.
     """
 
     operator: str
@@ -62,6 +64,8 @@ class Case:
     needed: int | None = None
     tolerance: float = 0.0
     operations: int = 0
+    function: Callable[..., Any] | None = field(default=None, compare=False)
+    forms: Any = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -96,26 +100,14 @@ class Case:
 
     def written(self, count: int) -> Callable[..., Any]:
         """The call of `count` arrays as users write it: `functools.partial` takes 3 % of a small one."""
+        if self.function:
+            return self.function
         function = getattr(dml_jax, self.operator)
         names = [f"x{i}" for i in range(count)]
         arrays = [f"[{', '.join(names)}]"] if any(kind.is_list for kind in function.kinds.values()) else names
         given = [*arrays, *(f"{name}={name}" for name in self.attributes)]
         source = f"lambda {', '.join(names)}: _call({', '.join(given)})"
         return eval(source, {"_call": function, **self.attributes})  # `reduce` has an attribute "function"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunctionCase(Case):
-    """A case of another function than that of the operator.
-
-    Args:
-      function: takes the arrays.
-    """
-
-    function: Callable[..., Any] = field(compare=False)
-
-    def call(self, *arrays: Any) -> Any:
-        return self.function(*arrays)
 
 
 @lru_cache(maxsize=4)

@@ -65,14 +65,14 @@ def costs_section() -> Section:
     first: dict[str, Case] = {}
     for case in quick():
         first.setdefault(case.operator, case)
-    jobs = [_job(case, case.written(len(case.arrays)), jnp_of(case)) for case in first.values()]
-    read = gather_gradients.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
-    jobs.append(_job(read, gather_gradients.gradient_of(read), gather_gradients.plain_of(read)))
+    gradient = gather_gradients.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
+    jobs = [_job(case) for case in (*first.values(), gradient)]
     return Section("costs beside running", jobs, ["dml_jax", "jnp"], table, LEGEND)
 
 
-def _job(case: Case, ours: Function, other: Function | None) -> Job:
-    functions = {"dml_jax": ours, **({"jnp": other} if other else {})}
+def _job(case: Case) -> Job:
+    other = jnp_of(case)
+    functions = {"dml_jax": case.written(len(case.arrays)), **({"jnp": other} if other else {})}
     return Job(case.name, lambda effort: _measure(case, functions, effort))
 
 

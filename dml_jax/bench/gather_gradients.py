@@ -2,19 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
-from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import dml_jax
 
-from .case import Arrays, Case, Drawn, dims, few_signs, random_indices
-from .implementations import Implementation, Run, compiled
-from .peers import cupy_run, has_cupy, torch_run
+from .case import Case, Drawn, dims, few_signs, random_indices
+from .implementations import JNP, Implementation, compiled
+from .operators.operator_benchmark import Attributes, Operator
+from .peers import cupy_way, torch_ways
 
 DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
 DTYPES = ("float32", "bfloat16")
@@ -51,13 +49,11 @@ def cases(size: int) -> Iterator[Case]:
 def implementations(*, peers: bool) -> list[Implementation]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
-        compiled("dml_jax", gradient_of),
-        compiled("deterministic", partial(gradient_of, deterministic=True)),
-        compiled("jnp", plain_of),
+        compiled("dml_jax", lambda case: case.call),
+        compiled("deterministic", lambda case: _of_operator(case.operator, case.attributes, deterministic=True)),
+        JNP,
     ]
-    if peers and find_spec("torch"):
-        found += [Implementation(name, _torch(name)) for name in TORCH]
-    return [*found, Implementation("CuPy", _cupy)] if peers and has_cupy() else found
+    return [*found, *torch_ways(FORMS["gather"].torch), *cupy_way()] if peers else found
 
 
 def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
@@ -84,16 +80,15 @@ def _of_labels(rows: int, width: int, dtype: str) -> Case:
 
 
 def _case(operator: str, detail: str, attributes: Mapping[str, Any], updates: Drawn, indices: Drawn) -> Case:
-    """A gradient, which reads the updates and the indices, and writes a table of the attribute "shape"."""
-    needed = updates.nbytes + indices.nbytes + prod(attributes["shape"]) * updates.dtype.itemsize
-    return Case(operator, f"gradient, {detail}", attributes, [updates, indices], needed=needed)
+    """A gradient of the updates and the indices, which is a table of the attribute "shape"."""
+    of: Any = {"function": _of_operator(operator, attributes), "forms": FORMS[operator]}
+    return Case(operator, f"gradient, {detail}", attributes, [updates, indices], **of)
 
 
-def gradient_of(case: Case, **changes: Any) -> Callable[..., jax.Array]:
-    """The gradient by dml_jax: (updates, indices) -> gradient of the table; `changes` override attributes."""
-    attributes = {**case.attributes, **changes}
-    shape = attributes.pop("shape")
-    return read_gradient(shape, partial(getattr(dml_jax, case.operator), **attributes))
+def _of_operator(operator: str, attributes: Mapping[str, Any], **changes: Any) -> Callable[..., jax.Array]:
+    """The gradient by dml_jax; `changes` override attributes."""
+    how = {**attributes, **changes}
+    return read_gradient(how.pop("shape"), partial(getattr(dml_jax, operator), **how))
 
 
 def read_gradient(shape: Sequence[int], read: Callable[..., Any]) -> Callable[..., jax.Array]:
@@ -106,59 +101,56 @@ def read_gradient(shape: Sequence[int], read: Callable[..., Any]) -> Callable[..
     return gradient
 
 
-def plain_of(case: Case) -> Callable[..., jax.Array]:
-    read = {"gather": jnp.take, "gather_elements": jnp.take_along_axis}[case.operator]
-    axis, shape = case.attributes["axis"], case.attributes["shape"]
-    promise = {"unique_indices": True} if case.operator == "gather" and "unique_indices" in case.attributes else {}
+def _plain(read: Callable[..., Any], a: Attributes) -> Callable[..., jax.Array]:
+    """The gradient by jax.numpy."""
+    promise = {"unique_indices": True} if "unique_indices" in a else {}
 
     def gradient(updates: jax.Array, indices: jax.Array) -> jax.Array:
         wide = jnp.float32 if not promise else updates.dtype
-        back = jax.vjp(lambda t: read(t, indices, axis=axis, mode="clip", **promise), jnp.zeros(shape, wide))[1]
+        table = jnp.zeros(a["shape"], wide)
+        back = jax.vjp(lambda table: read(table, indices, axis=a["axis"], mode="clip", **promise), table)[1]
         return back(updates.astype(wide))[0].astype(updates.dtype)
 
     return gradient
 
 
-def _along(out: Any, indices: Any) -> Any:
-    return indices if indices.ndim == out.ndim else indices[:, None].expand(-1, out.shape[1])
-
-
-def _embedding_backward(out: Any, updates: Any, indices: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
+def _embedding_backward(torch: Any, out: Any, updates: Any, indices: Any) -> None:
     torch.ops.aten.embedding_dense_backward.out(updates, indices, out.shape[0], -1, False, out=out)
 
 
-# What torch has that adds up, into an existing array; the axis is the first but for scatter_add_.
-TORCH: dict[str, Callable[..., Any]] = {
-    "torch index_add_": lambda out, u, i, axis: out.zero_().index_add_(0, i, u),
-    "torch embedding": lambda out, u, i, axis: _embedding_backward(out, u, i),
-    "torch scatter_add_": lambda out, u, i, axis: out.zero_().scatter_add_(axis, _along(out, i), u),
-}
+def _scattered(_: Any, a: Attributes) -> Callable[..., Any]:
+    """The gradient by torch's scatter_add_, which takes an index for each element."""
+
+    def write(out: Any, updates: Any, indices: Any) -> Any:
+        along = indices if indices.ndim == out.ndim else indices[:, None].expand(-1, out.shape[1])
+        return out.zero_().scatter_add_(a["axis"], along, updates)
+
+    return write
 
 
-def _torch(name: str) -> Callable[[Case, Sequence[Arrays]], Run | None]:
-    def start(case: Case, turns: Sequence[Arrays]) -> Run | None:
-        if case.operator != "gather" and "scatter" not in name:
-            return None
-        axis, write = case.attributes["axis"], TORCH[name]
-        out = np.zeros(case.attributes["shape"], turns[0][0].dtype)
-        return torch_run(lambda out, u, i: write(out, u, i, axis), out, turns)
-
-    return start
-
-
-def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    return cupy_run(case, _added_by_cupy, np.zeros(case.attributes["shape"], turns[0][0].dtype), turns)
-
-
-def _added_by_cupy(cupy: Any, attributes: Mapping[str, Any]) -> Callable[..., None]:
+def _added_by_cupy(cupy: Any, a: Attributes) -> Callable[..., None]:
     """The gradient in CuPy: add.at into a table of zeros."""
-    rows, columns = (cupy.arange(n) for n in attributes["shape"])
+    rows, columns = (cupy.arange(n) for n in a["shape"])
 
     def write(out: Any, updates: Any, indices: Any) -> None:
         out.fill(0)
-        along = (indices, columns) if attributes["axis"] == 0 else (rows[:, None], indices)
+        along = (indices, columns) if a["axis"] == 0 else (rows[:, None], indices)
         cupy.add.at(out, indices if indices.ndim == 1 else along, updates)
 
     return write
+
+
+FORMS = {
+    "gather": Operator(
+        jnp=partial(_plain, jnp.take),
+        torch={
+            "index_add_": lambda torch, _: lambda out, u, i: out.zero_().index_add_(0, i, u),
+            "embedding": lambda torch, _: partial(_embedding_backward, torch),
+            "scatter_add_": _scattered,
+        },
+        cupy=_added_by_cupy,
+    ),
+    "gather_elements": Operator(
+        jnp=partial(_plain, jnp.take_along_axis), torch={"scatter_add_": _scattered}, cupy=_added_by_cupy
+    ),
+}

@@ -1,8 +1,7 @@
 """Fusion of graphs: one executable for all operators, beside one executable per operator with buffers between them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from importlib.util import find_spec
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -17,11 +16,13 @@ from ..graphs.builder import GraphBuilder
 from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
 from .case import DTYPES, Arrays, Case, data, dims, random_indices
-from .implementations import Implementation, JaxRun, Run
+from .implementations import JNP, Implementation, JaxRun
 from .operators.depth_space import depth_to_space, permuted, space_to_depth
-from .peers import torch_run
+from .operators.operator_benchmark import Attributes, Operator
+from .peers import has_torch, torch_form
 
 ITEMSIZES = (4, 2, 1)
+TORCH = "torch"  # the name of its only form
 BLOCKS: Any = {"block_size": 2, "order": "DCR", "data_format": "NCHW"}
 
 
@@ -38,11 +39,9 @@ def implementations(*, peers: bool) -> list[Implementation]:
     found = [
         Implementation("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
         Implementation("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
-        Implementation("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), donated=True)),
+        JNP,
     ]
-    if peers and find_spec("torch"):
-        found.append(Implementation("torch", _torch))
-    return found
+    return [*found, Implementation(TORCH, partial(torch_form, TORCH))] if peers and has_torch() else found
 
 
 class GraphRun(JaxRun):
@@ -154,9 +153,17 @@ def _case(
 
     flat = [((prod(shape),), count) for shape, count in shapes]
     arrays = [data(shape, itemsize) if count is None else random_indices(count, shape) for shape, count in flat]
-    needed = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
-    attributes = {"graph": graph, "shapes": [shape for shape, _ in shapes], "of": of}
-    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", attributes, arrays, needed=needed)
+
+    def of_flat(like: Any) -> Callable[..., Any]:
+        shaped = lambda arrays: [x.reshape(shape) for x, (shape, _) in zip(arrays, shapes, strict=True)]  # noqa: E731
+        return lambda *arrays: of(like, *shaped(arrays)).reshape(-1)
+
+    def of_torch(torch: Any, _: Attributes) -> Callable[..., Any]:
+        compute = of_flat(torch)
+        return lambda out, *arrays: out.copy_(compute(*arrays))
+
+    how: Any = {"function": of_flat(jnp), "forms": Operator(jnp=lambda _: of_flat(jnp), torch={TORCH: of_torch})}
+    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", {"graph": graph}, arrays, **how)
 
 
 def _tensor(sizes: tuple[int, ...], itemsize: int) -> TensorDesc:
@@ -169,24 +176,6 @@ def _strides(order: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 # The same calls elsewhere.
-
-
-def _of(like: Any, case: Case) -> Callable[..., Any]:
-    return lambda *arrays: case.attributes["of"](like, *arrays)
-
-
-def _shaped(case: Case, turns: Sequence[Arrays]) -> list[Arrays]:
-    shapes = case.attributes["shapes"]
-    return [tuple(array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)) for arrays in turns]
-
-
-def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    (output,) = case.attributes["graph"].outputs.values()
-    out = np.zeros(output.element_span, output.dtype)
-    compute = _of(torch, case)
-    return torch_run(lambda out, *arrays: out.copy_(compute(*arrays).reshape(-1)), out, _shaped(case, turns))
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 
 from .case import Arrays, Case
 from .operators import OPERATORS
+from .operators.operator_benchmark import Operator
 
 
 class Run(Protocol):
@@ -147,7 +148,7 @@ def own(*, eager: bool) -> list[Implementation]:
     found = [
         compiled("dml_jax", lambda case: case.call),
         compiled("fresh", lambda case: case.call, donated=False),
-        Implementation("jnp", partial(_plain, donated=True)),
+        JNP,
     ]
     # Elsewhere NumPy does not work on the same device.
     return [*found, Implementation("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
@@ -158,10 +159,18 @@ def _plain(case: Case, turns: Sequence[Arrays], *, donated: bool) -> Run | None:
     return JaxRun(function, turns, donated=donated) if function else None
 
 
+JNP = Implementation("jnp", partial(_plain, donated=True))
+
+
 def jnp_of(case: Case) -> Callable[..., Any] | None:
     """The jax.numpy equivalent as users write it; None if there is none."""
-    form = OPERATORS[case.operator].jnp
+    form = forms_of(case).jnp
     return form(case.attributes) if form else None
+
+
+def forms_of(case: Case) -> Operator:
+    """How others compute a case."""
+    return case.forms or OPERATORS[case.operator]
 
 
 def host_arrays(case: Case) -> Any:
@@ -170,5 +179,5 @@ def host_arrays(case: Case) -> Any:
 
 
 def _numpy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = OPERATORS[case.operator].numpy
+    form = forms_of(case).numpy
     return HostRun(form(case.attributes), host_arrays(case), turns) if form else None

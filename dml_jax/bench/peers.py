@@ -1,7 +1,7 @@
 """Peers, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .case import Arrays, Case
-from .implementations import CallRun, HostRun, Implementation, Run, host_arrays, joined, own, thin
+from .implementations import CallRun, HostRun, Implementation, Run, forms_of, host_arrays, joined, own, thin
 from .operators import OPERATORS
 from .operators.operator_benchmark import OnnxNode
 
-Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
+TORCH = tuple(dict.fromkeys(name for row in OPERATORS.values() for name in row.torch if name != COMPILED))
 
 
 def implementations(*, eager: bool, compiled: bool = False) -> list[Implementation]:
@@ -26,26 +26,34 @@ def implementations(*, eager: bool, compiled: bool = False) -> list[Implementati
       eager: for calls of small arrays.
       compiled: also what torch.compile makes, which takes seconds for every case.
     """
-    others = {} if eager else _installed(compiled)
-    return [*own(eager=eager), *(Implementation(name, start) for name, start in others.items())]
+    if eager:
+        return own(eager=True)
+    found = own(eager=False)
+    if find_spec("onnxruntime") and find_spec("onnx") and jax.default_backend() == "cpu":
+        found.append(Implementation("ORT", _onnxruntime))
+    found += torch_ways(TORCH)
+    if compiled and has_torch():
+        found.append(Implementation(f"torch {COMPILED}", _compiled))
+    return [*found, *cupy_way()]
 
 
-def _installed(compiled: bool) -> dict[str, Start]:
-    """The installed peers for JAX's platform: name -> start."""
-    on_cpu, found = jax.default_backend() == "cpu", {}
-    if find_spec("onnxruntime") and find_spec("onnx") and on_cpu:
-        found["ORT"] = _onnxruntime
-    if find_spec("torch"):
-        import torch  # pyright: ignore[reportMissingImports]
+def torch_ways(names: Iterable[str]) -> list[Implementation]:
+    """Forms of torch by their names; none where torch cannot be measured."""
+    return [Implementation(f"torch {name}", partial(torch_form, name)) for name in names if has_torch()]
 
-        if on_cpu or torch.cuda.is_available():
-            names = dict.fromkeys(name for row in OPERATORS.values() for name in row.torch if name != COMPILED)
-            found |= {f"torch {name}": partial(_torch, name) for name in names}
-            if compiled:
-                found[f"torch {COMPILED}"] = _compiled
-    if has_cupy():
-        found["CuPy"] = _cupy
-    return found
+
+def cupy_way() -> list[Implementation]:
+    """The forms of CuPy, where it can be measured."""
+    return [Implementation("CuPy", _cupy)] if has_cupy() else []
+
+
+def has_torch() -> bool:
+    """Whether torch is installed, and computes on JAX's device."""
+    if not find_spec("torch"):
+        return False
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return jax.default_backend() == "cpu" or torch.cuda.is_available()
 
 
 def has_cupy() -> bool:
@@ -113,13 +121,9 @@ def _device() -> str:
     return "cpu" if jax.default_backend() == "cpu" else "cuda"
 
 
-def _torch(name: str, case: Case, turns: Sequence[Arrays]) -> Run | None:
-    """Starts a form of torch by its name."""
-    return offered(_run_of_torch(name, case, turns))
-
-
-def offered(run: Run | None) -> Run | None:
-    """The run, after a first step; None if torch does not offer its data type."""
+def torch_form(name: str, case: Case, turns: Sequence[Arrays]) -> Run | None:
+    """Starts a form of torch by its name; None if the case lacks it, or torch its data type."""
+    run = _run_of_torch(name, case, turns)
     try:
         if run:
             run.step(0)
@@ -172,27 +176,21 @@ def _run_of_torch(
 ) -> Run | None:
     import torch  # pyright: ignore[reportMissingImports]
 
-    form = OPERATORS[case.operator].torch.get(name)
+    form = forms_of(case).torch.get(name)
     write = form(torch, case.attributes) if form else None
     return torch_run(change(write), host_arrays(case), turns) if write else None
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = OPERATORS[case.operator].cupy
-    return cupy_run(case, form, host_arrays(case), turns) if form else None
-
-
-def cupy_run(
-    case: Case, form: Callable[[Any, Mapping[str, Any]], Callable[..., Any]], out: Any, turns: Sequence[Arrays]
-) -> Run | None:
-    """Calls of what `form` makes of CuPy and a case's attributes, into its first argument; None for types it lacks."""
+    """Starts the form of CuPy; None if the case lacks it, or CuPy its data type."""
     import cupy  # pyright: ignore[reportMissingImports]
 
-    if _is_foreign(turns[0]):
+    form = forms_of(case).cupy
+    if not form or _is_foreign(turns[0]):
         return None
     run = _DeviceRun(
         form(cupy, case.attributes),
-        jax.tree.map(cupy.asarray, out),
+        jax.tree.map(cupy.asarray, host_arrays(case)),
         [tuple(map(cupy.asarray, arrays)) for arrays in turns],
         cupy.cuda.get_current_stream().synchronize,
         lambda out, most: cupy.asnumpy(thin(out, most)),
@@ -208,7 +206,7 @@ def cupy_run(
 def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import onnxruntime
 
-    form = OPERATORS[case.operator].onnx
+    form = forms_of(case).onnx
     node = form(case.attributes) if form else None
     outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case))]
     if node is None or _is_foreign((*turns[0], *outs)):

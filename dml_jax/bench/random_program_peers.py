@@ -1,7 +1,8 @@
 """Random programs and their gradients in jax.numpy and torch, where `operators` has no counterpart."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,26 +10,11 @@ from jax import lax
 
 from . import gather_gradients
 from .operators import OPERATORS
+from .operators.operator_benchmark import Attributes, Form, Operator
 
 Function = Callable[..., Any]
 Way = Callable[[Function], Function]
-Torch = Mapping[str, Callable[[Any], Function]]
-
-
-class Twins(NamedTuple):
-    """The functions of jax.numpy and torch; None means those that `operators` has for the operator.
-
-    Args:
-      jnp: a function of the operator's arrays, of which the gradient is taken where the program is one.
-      torch: the whole program by the implementation's name: of torch, a function that writes into its first argument,
-        or that returns what holds the result.
-    """
-
-    jnp: Function | None = None
-    torch: Torch | None = None
-
-
-USUAL = Twins()
+AUTOGRAD = "autograd"  # the name of torch's gradients
 
 
 # What is called of an operator's function.
@@ -48,10 +34,10 @@ def gradient(function: Function) -> Function:
     return pulled_back
 
 
-def _autograd(function: Callable[[Any], Function]) -> Torch:
+def _autograd(function: Callable[[Any], Function]) -> Mapping[str, Form]:
     """The gradient of a function that `function` makes of torch."""
 
-    def form(torch: Any) -> Function:
+    def form(torch: Any, _: Attributes) -> Function:
         called = function(torch)
 
         def pulled_back(out: Any, *arrays: Any) -> Any:
@@ -61,39 +47,36 @@ def _autograd(function: Callable[[Any], Function]) -> Torch:
 
         return pulled_back
 
-    return {"torch autograd": form}
+    return {AUTOGRAD: form}
 
 
 # Of groups.
 
 
-def view(shape: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> Twins:
+def view(shape: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> Operator:
     """Reshape, transpose, and a slice of the last dimension."""
-    return Twins(lambda x: x.reshape(shape).transpose(order)[tuple(slice(size) for size in sizes)])
+    part = tuple(slice(size) for size in sizes)
+    return replace(OPERATORS["as_strided"], jnp=lambda _: lambda x: x.reshape(shape).transpose(order)[part])
 
 
-def reads(operator: str, axis: int) -> Twins:
-    """Gradients of reads; jax.numpy has its best form if it adds in float32."""
-    read: Function = {"gather": jnp.take, "gather_elements": jnp.take_along_axis}[operator]
-    names = [name for name in gather_gradients.TORCH if operator == "gather" or "scatter" in name]
-
-    def form(write: Function) -> Callable[[Any], Function]:
-        return lambda torch: lambda out, updates, indices: write(out, updates, indices, axis)
-
-    return Twins(
-        lambda table, at: read(table.astype(jnp.float32), at, axis=axis, mode="clip").astype(table.dtype),
-        {name: form(gather_gradients.TORCH[name]) for name in names},
-    )
+def read_back(operator: str, table: tuple[int, int]) -> Operator:
+    """Gradients of reads from a table of this shape, as they are measured by themselves."""
+    row: Any = gather_gradients.FORMS[operator]
+    return replace(row, jnp=lambda a: row.jnp({**a, "shape": table}))
 
 
-def softmax(way: Way, axis: int) -> Twins:
+def softmax(way: Way, axis: int) -> Operator:
     """Softmax in float32, as dml_jax computes it."""
-    into: Torch = {"torch out": lambda torch: lambda out, x: torch.ops.aten._softmax.out(x, axis, False, out=out)}
-    others = into if way is forward else _autograd(lambda torch: lambda x: torch.softmax(x, axis))
-    return Twins(lambda x: jax.nn.softmax(x.astype(jnp.float32), axis).astype(x.dtype), others)
+
+    def into(torch: Any, _: Attributes) -> Function:
+        return lambda out, x: torch.ops.aten._softmax.out(x, axis, False, out=out)
+
+    forms = {"out": into} if way is forward else _autograd(lambda torch: lambda x: torch.softmax(x, axis))
+    function = way(lambda x: jax.nn.softmax(x.astype(jnp.float32), axis).astype(x.dtype))
+    return Operator(jnp=lambda _: function, torch=forms)
 
 
-def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
+def windows(operator: str, way: Way, attributes: Attributes) -> Operator:
     """Pooling, columns of windows, and convolutions, without padding; forward they are usual, but for remainders."""
     step, (side, *_) = attributes["strides"], attributes.get("window_sizes", (0,))
     functions: Mapping[str, Callable[[Any], Function]] = {
@@ -102,9 +85,8 @@ def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
         "unfold": lambda torch: lambda x: torch.nn.functional.unfold(x, side, stride=step),
         "convolution": lambda torch: lambda x, w: torch.nn.functional.conv2d(x, w, stride=step),
     }
-    form = OPERATORS[operator].jnp
-    assert form  # all windows have one
-    usual = form(attributes)
+    row: Any = OPERATORS[operator]
+    usual = row.jnp(attributes)
 
     def whole_windows(x: jax.Array) -> jax.Array:
         """Drops the rows and columns after the last window, if windows do not overlap."""
@@ -114,4 +96,5 @@ def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
         return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, side, side), (1, 1, *step), "VALID")
 
     special = {"unfold": whole_windows, "max_pooling": usual if way is forward else greatest}
-    return Twins(special.get(operator, usual), None if way is forward else _autograd(functions[operator]))
+    function = way(special.get(operator, usual))
+    return replace(row, jnp=lambda _: function, torch=row.torch if way is forward else _autograd(functions[operator]))

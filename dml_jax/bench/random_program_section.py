@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from statistics import geometric_mean
 from typing import Any
@@ -13,10 +12,9 @@ from rich.table import Table
 import dml_jax
 
 from . import gather_gradients
-from .case import Arrays
-from .implementations import Implementation, JaxRun, Run, compiled, host_arrays, own
-from .peers import implementations as usual
-from .peers import offered, torch_run
+from .implementations import JNP, Implementation, compiled
+from .peers import TORCH, torch_ways
+from .random_program_peers import AUTOGRAD
 from .random_programs import GROUPS, drawn
 from .section import BEST, Section, of_cases, unframed, with_best
 from .timing import Measured, by_case
@@ -55,30 +53,13 @@ def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _implementations(*, peers: bool) -> list[Implementation]:
     """This library first, plain, then jax.numpy, and torch where it is installed."""
-    others = {one.name: one.start for one in (usual(eager=False) if peers else own(eager=False))}
-    ways = [name for name in others if name.startswith("torch ")]
-    names = dict.fromkeys([*ways, *gather_gradients.TORCH, "torch autograd"] if ways else [])
+    ways = dict.fromkeys([*TORCH, *gather_gradients.FORMS["gather"].torch, AUTOGRAD] if peers else [])
     return [
         compiled("dml_jax", lambda program: program.call),
         compiled("plain", lambda program: plainly(program.call)),
-        Implementation("jnp", partial(_jnp, others["jnp"])),
-        *(Implementation(name, partial(_torch, name, others.get(name))) for name in names),
+        JNP,
+        *torch_ways(ways),
     ]
-
-
-def _jnp(start: Any, program: Any, turns: Sequence[Arrays]) -> Run:
-    form = program.twins.jnp
-    return JaxRun(program.way(form), turns, donated=True) if form else start(program, turns)
-
-
-def _torch(name: str, start: Any, program: Any, turns: Sequence[Arrays]) -> Run | None:
-    """Starts the torch form of the program, or else that of the operator."""
-    import torch  # pyright: ignore[reportMissingImports]
-
-    if program.twins.torch is None:
-        return start(program, turns) if start else None
-    form = program.twins.torch.get(name)
-    return offered(torch_run(form(torch), host_arrays(program), turns)) if form else None
 
 
 # The table.

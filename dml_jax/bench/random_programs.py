@@ -15,7 +15,7 @@ from . import random_program_peers as peers
 from .case import Case, Drawn, data, dims
 from .gather_gradients import read_gradient
 from .random_draws import Draws
-from .random_program_peers import USUAL, Twins, forward, gradient
+from .random_program_peers import forward, gradient
 
 Function = Callable[..., Any]
 
@@ -27,12 +27,10 @@ class Program(Case):
     Args:
       group: one of `GROUPS`.
       way: makes what is called of the operator's function.
-      twins: how others compute the same, where `operators` do not say.
     """
 
     group: str
     way: Callable[[Function], Function] = field(compare=False)
-    twins: Twins = field(compare=False)
 
     def call(self, *arrays: Any) -> Any:
         return self.of(dml_jax)(*arrays)
@@ -66,7 +64,6 @@ def _program(
     arrays: Sequence[Drawn],
     *,
     way: Callable[[Function], Function] = forward,
-    others: Twins = USUAL,
     said: str | None = None,
     **rest: Any,
 ) -> Program:
@@ -74,7 +71,7 @@ def _program(
     given = [f"{name}={value}" for name, value in attributes.items() if value not in ((0, 0), (0, 0, 0, 0))]
     words = [f"{group},", *(["gradient"] if way is gradient else []), *([said] if said else given)]
     detail = f"{' '.join(words)}: {', '.join(f'{x.dtype} {dims(x.shape)}' for x in arrays)}"
-    return Program(operator, detail, attributes, arrays, group=group, way=way, twins=others, **rest)
+    return Program(operator, detail, attributes, arrays, group=group, way=way, **rest)
 
 
 # Groups.
@@ -101,8 +98,8 @@ def _views(draws: Draws) -> Program:
         order, left_out = [*range(rank)], draws.pick(1, 2, 4)
     sizes = tuple(max(1, shape[d] - left_out * (d == rank - 1)) for d in order)
     attributes = {"sizes": sizes, "strides": tuple(prod(shape[d + 1 :]) for d in order)}
-    needed, others = 2 * prod(sizes) * dtype.itemsize, peers.view(shape, order, sizes)
-    return _program("as_strided", "views", attributes, [data((prod(shape),), dtype)], others=others, needed=needed)
+    needed, forms = 2 * prod(sizes) * dtype.itemsize, peers.view(shape, order, sizes)
+    return _program("as_strided", "views", attributes, [data((prod(shape),), dtype)], forms=forms, needed=needed)
 
 
 def _rows(draws: Draws) -> Program:
@@ -131,8 +128,8 @@ def _gradients(draws: Draws) -> Program:
     else:
         operator, table, axis = "gather_elements", draws.matrix(dtype), draws.pick(0, 1)
         arrays = draws.few_signs(table, dtype), draws.indices(table[axis], table, axis)
-    way, others = partial(read_gradient, table), peers.reads(operator, axis)
-    return _program(operator, "gradients", {"axis": axis}, arrays, way=way, others=others)
+    way, forms = partial(read_gradient, table), peers.read_back(operator, table)
+    return _program(operator, "gradients", {"axis": axis}, arrays, way=way, forms=forms)
 
 
 def _narrow(draws: Draws) -> Program:
@@ -175,8 +172,8 @@ def _reductions(draws: Draws) -> Program:
     if operator == "activate":
         way = draws.pick(forward, gradient)
         attributes = {"activation": Activation("ACTIVATION_SOFTMAX1", ((axis,),))}
-        others = peers.softmax(way, axis)
-        return reduction(attributes, [array], way=way, others=others, said=f"softmax axis={axis}", tolerance=2**-6)
+        forms = peers.softmax(way, axis)
+        return reduction(attributes, [array], way=way, forms=forms, said=f"softmax axis={axis}", tolerance=2**-6)
     if operator == "top_k":
         k = min(shape[axis], draws.pick(1, 5, 50))
         return reduction({"axis": axis, "k": k}, [draws.different(shape, dtype, axis)])
@@ -198,8 +195,8 @@ def _windows(draws: Draws) -> Program:
         arrays = [draws.few_signs((n, c, h, w), dtype), draws.few_signs((filters, c, side, side), dtype)]
         products = n * c * filters * side**2 * ((h - side) // step + 1) * ((w - side) // step + 1)
         rest = {"operations": 2 * products * (1 if way is forward else 3)}
-    others = peers.windows(operator, way, attributes)
-    return _program(operator, "windows", attributes, arrays, way=way, others=others, tolerance=2**-6, **rest)
+    forms = peers.windows(operator, way, attributes)
+    return _program(operator, "windows", attributes, arrays, way=way, forms=forms, tolerance=2**-6, **rest)
 
 
 GROUPS: Mapping[str, Callable[[Draws], Program]] = {

@@ -18,9 +18,9 @@ from rich.table import Table
 
 from ..batch.batch_program import replicated
 from .case import Arrays, Case
-from .implementations import Implementation, Run, host_arrays
+from .implementations import Implementation, Run
 from .parallel_efficiency import LINEAR, Looped, sampled
-from .peers import torch_run
+from .peers import has_torch, torch_form
 from .section import Job, Section, ratio, unframed
 from .sharded_batch_cases import BatchCase, cases
 from .timing import COMPARED, Effort, Measured, by_case
@@ -61,6 +61,8 @@ def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -
     first = np.empty(0)
     for implementation in found:
         run: Any = implementation.start(case, [arrays])
+        if run is None:
+            continue
         samples, value = sampled(run, effort), run.value(COMPARED)
         first = first if rows else value
         is_same = value.shape == first.shape and value.tobytes() == first.tobytes()
@@ -90,9 +92,9 @@ def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], 
 
 def implementations(*, peers: bool) -> list[Implementation]:
     """This library on all devices, then on one device, then, on a CPU, torch with a thread per core."""
-    peers = peers and jax.default_backend() == "cpu"
     found = [Implementation("dml_jax", _sharded), Implementation("one device", _on_one)]
-    return [*found, Implementation("torch", _torch)] if peers and find_spec("torch") else found
+    has_peer = peers and jax.default_backend() == "cpu" and has_torch()
+    return [*found, Implementation("torch", _torch)] if has_peer else found
 
 
 def copied_by_all(case: Case) -> Run:
@@ -120,7 +122,5 @@ def _on_one(case: Case, turns: Sequence[Arrays]) -> Run:
     return Looped(lambda out, *arrays: case.call(*arrays), None, [*map(jnp.asarray, turns[0])])
 
 
-def _torch(case: Any, turns: Sequence[Arrays]) -> Run:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    return torch_run(case.torch(torch), host_arrays(case), turns)
+def _torch(case: Any, turns: Sequence[Arrays]) -> Run | None:
+    return torch_form(case.way, case, turns)

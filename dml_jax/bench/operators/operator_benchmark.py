@@ -38,7 +38,7 @@ class OnnxNode:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """An operator: its cases, and the best form of each peer, made of a case's attributes.
+    """An operator, or a program: its cases, and the best form of each peer, made of a case's attributes.
 
     Args:
       plans: its cases by "quick", "full", "real", "small" or "sweep"; it takes no part in a plan that is not there.
@@ -50,7 +50,7 @@ class Operator:
       onnx: returns a node, or None.
     """
 
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, Plan] = field(default_factory=dict)
     jnp: Callable[[Attributes], Callable[..., Any]] | None = None
     numpy: Callable[[Attributes], Callable[..., Any]] | None = None
     torch: Mapping[str, Form] = field(default_factory=dict)

@@ -1,26 +1,61 @@
-"""Kinds of arguments: arrays, indices and attributes. The operators' own files test every index type."""
+"""Kinds of arguments: arrays, indices and attributes."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from catalogue_cases import ORACLES
+from checks import assert_indices_agree, assert_same_bits
+from small_arrays import INTEGERS, SIX, numbered, telling_indices
 
 import dml_jax
 
 pytestmark = pytest.mark.device
 
-X = np.arange(10, 16, dtype=np.float32)
+
+def calls_of(indices):
+    """By name: functions of indices among six elements, and their arguments."""
+    column, updates = indices[:, None], -numbered(indices.shape)
+    read = {"input": SIX, "indices": indices, "axis": 0}
+    named = {"indices": column, "values": np.float32([0, 1]), "axis": 1}
+    return {
+        "gather": (dml_jax.gather, read),
+        "gather, fill": (dml_jax.gather, {**read, "mode": "fill", "fill_value": -1}),
+        "gather_elements": (dml_jax.gather_elements, read),
+        "gather_nd": (dml_jax.gather_nd, {"input": SIX, "indices": column}),
+        "max_unpooling": (dml_jax.max_unpooling, {"input": updates, "indices": indices, "output_sizes": (2, 3)}),
+        "one_hot": (dml_jax.one_hot, {**named, "size": 6}),
+        "one_hot, more than int8 holds": (dml_jax.one_hot, {**named, "size": 200}),
+        "scatter_elements": (dml_jax.scatter_elements, {**read, "updates": updates}),
+        "scatter_elements, clip": (dml_jax.scatter_elements, {**read, "updates": updates, "mode": "clip"}),
+        "scatter_nd": (dml_jax.scatter_nd, {"input": SIX, "indices": column, "updates": updates}),
+        "scatter_nd, clip": (
+            dml_jax.scatter_nd,
+            {"input": SIX, "indices": column, "updates": updates, "mode": "clip"},
+        ),
+    }
+
+
+@pytest.mark.thinned(8)
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("name", calls_of(np.int8([0])))
+def test_every_type_of_indices_means_the_same(name, dtype, x64):
+    """Eager or jitted, x64 on or off, where careless implementations overflow, wrap or truncate."""
+    function, arguments = calls_of(telling_indices(dtype))[name]
+    expected = ORACLES[function.__name__](**arguments)
+    assert_indices_agree(
+        lambda indices: function(**arguments | {"indices": indices}), arguments["indices"], expected, SIX
+    )
 
 
 def test_64_bit_arrays_made_under_x64_keep_their_meaning_after_it_is_off():
     with jax.enable_x64(True):
         indices, data = jnp.asarray(np.int64([2**32, -(2**40), 3])), jnp.asarray(np.int64([2**40, 1]))
-    assert_same_bits(dml_jax.gather(X, indices, 0), np.float32([15, 10, 13]))
+    assert_same_bits(dml_jax.gather(SIX, indices, 0), np.float32([15, 10, 13]))
     with pytest.raises(dml_jax.DataTypeError, match="needs 64-bit types"):
         dml_jax.gather(data, np.int32([0]), 0)
     with pytest.raises(dml_jax.DataTypeError, match="traced 64-bit indices"):
-        jax.jit(lambda i: dml_jax.gather(X, i, 0))(indices)
+        jax.jit(lambda i: dml_jax.gather(SIX, i, 0))(indices)
 
 
 @pytest.mark.thinned
@@ -29,8 +64,8 @@ def test_an_index_means_the_same_under_jit_unless_jax_narrows_an_argument(dtype,
     """As a NumPy array, as a constant of a program, and as its argument, which without x64 has 32 bits."""
     limits, wanted = np.iinfo(dtype), (0, 5, 6, 100, -1, -6, -7, -100, -(2**40), 2**31, 2**32, 2**40)
     indices = np.array([n for n in (*wanted, limits.min, limits.max) if limits.min <= n <= limits.max], dtype)
-    nearest = lambda indices: [X[min(max(n + 6 * (n < 0), 0), 5)] for n in indices.tolist()]  # noqa: E731
-    read = lambda at: dml_jax.gather(X, at, 0)  # noqa: E731
+    nearest = lambda indices: [SIX[min(max(n + 6 * (n < 0), 0), 5)] for n in indices.tolist()]  # noqa: E731
+    read = lambda at: dml_jax.gather(SIX, at, 0)  # noqa: E731
     assert read(indices).tolist() == jax.jit(lambda: read(indices))().tolist() == nearest(indices)
     narrowed = indices if x64 else indices.astype(dtype.replace("64", "32"))
     assert jax.jit(read)(indices).tolist() == nearest(narrowed)
@@ -55,17 +90,17 @@ def test_64_bit_numpy_data_is_refused_while_x64_is_off_and_moved_while_it_is_on(
         assert_same_bits(calls[0](), data[index])
     else:
         with pytest.raises(dml_jax.DataTypeError, match="updates of type"):
-            dml_jax.scatter_nd(X, index[:, None], data[:2])
+            dml_jax.scatter_nd(SIX, index[:, None], data[:2])
 
 
 @pytest.mark.parametrize("indices", [np.float32([0]), np.float64([0]), np.array([True]), np.complex64([0])])
 def test_indices_that_are_no_integers_are_refused(indices):
     calls = [
-        lambda i: dml_jax.gather(X, i, 0),
-        lambda i: dml_jax.gather_elements(X, i, 0),
-        lambda i: dml_jax.gather_nd(X, i),
-        lambda i: dml_jax.scatter_elements(X, i, X[:1], 0),
-        lambda i: dml_jax.scatter_nd(X, i, X[0]),
+        lambda i: dml_jax.gather(SIX, i, 0),
+        lambda i: dml_jax.gather_elements(SIX, i, 0),
+        lambda i: dml_jax.gather_nd(SIX, i),
+        lambda i: dml_jax.scatter_elements(SIX, i, SIX[:1], 0),
+        lambda i: dml_jax.scatter_nd(SIX, i, SIX[0]),
     ]
     for call in calls:
         with pytest.raises(dml_jax.DataTypeError, match=f"it is {indices.dtype}"):
@@ -78,7 +113,7 @@ def test_indices_that_are_no_integers_are_refused(indices):
 @pytest.mark.parametrize("value", [[0.5], (True,), "0", None, 1.5])
 def test_what_is_no_array_is_refused(value):
     with pytest.raises(dml_jax.DataTypeError, match="indices must be an array"):
-        dml_jax.gather(X, value, 0)
+        dml_jax.gather(SIX, value, 0)
     with pytest.raises(dml_jax.DataTypeError, match="input must be an array"):
         dml_jax.gather(value, np.int32([0]), 0)
 
@@ -86,24 +121,24 @@ def test_what_is_no_array_is_refused(value):
 def test_big_endian_arrays_and_array_likes_are_accepted():
     class Parameter:
         def __jax_array__(self):
-            return jnp.asarray(X)
+            return jnp.asarray(SIX)
 
-    assert_same_bits(dml_jax.gather(X.astype(">f4"), np.array([5, 0], ">i4"), 0), X[[5, 0]])
-    assert_same_bits(dml_jax.gather(Parameter(), np.int32([5]), 0), X[[5]])
+    assert_same_bits(dml_jax.gather(SIX.astype(">f4"), np.array([5, 0], ">i4"), 0), SIX[[5, 0]])
+    assert_same_bits(dml_jax.gather(Parameter(), np.int32([5]), 0), SIX[[5]])
 
 
 @pytest.mark.parametrize("axis", [0.0, "0", None, True, [0], np.float32(0)])
 def test_attributes_must_be_static_integers(axis):
     with pytest.raises(dml_jax.DataTypeError, match="axis must be an integer"):
-        dml_jax.gather(X, np.int32([0]), axis)
+        dml_jax.gather(SIX, np.int32([0]), axis)
     with pytest.raises(dml_jax.DataTypeError, match="it is traced: name it in static_argnums"):
-        jax.jit(lambda a: dml_jax.gather(X, np.int32([0]), a))(0)
-    assert dml_jax.gather(X, np.int32([0]), np.int64(0)) == X[0]
+        jax.jit(lambda a: dml_jax.gather(SIX, np.int32([0]), a))(0)
+    assert dml_jax.gather(SIX, np.int32([0]), np.int64(0)) == SIX[0]
 
 
 def test_a_mode_that_is_no_string_is_refused():
     with pytest.raises(dml_jax.DataTypeError, match="mode must be a string"):
-        dml_jax.gather(X, np.int32([0]), 0, mode=["clip"])
+        dml_jax.gather(SIX, np.int32([0]), 0, mode=["clip"])
 
 
 @pytest.mark.parametrize("name", ["longdouble", "clongdouble", "m8[s]", "M8[s]", "U3", "O", "f4,i4"])
@@ -112,16 +147,16 @@ def test_types_that_jax_has_not_are_refused(name):
     with pytest.raises(dml_jax.DataTypeError, match=r"input.dtype must be a type that JAX has"):
         dml_jax.gather(array, np.int32([0]), 0)
     with pytest.raises(dml_jax.DataTypeError, match=r"indices.dtype must be"):
-        dml_jax.gather(X, array, 0)
+        dml_jax.gather(SIX, array, 0)
 
 
 def test_masks_and_plain_numbers_are_no_data():
     with pytest.raises(dml_jax.DataTypeError, match="input must be an array"):
-        dml_jax.gather(np.ma.masked_array(X, mask=X > 12), np.int32([0]), 0)
+        dml_jax.gather(np.ma.masked_array(SIX, mask=SIX > 12), np.int32([0]), 0)
     with pytest.raises(dml_jax.DataTypeError, match="updates must be an array"):
-        dml_jax.scatter_nd(X, np.int32([0]), 5)
+        dml_jax.scatter_nd(SIX, np.int32([0]), 5)
     with pytest.raises(dml_jax.DataTypeError, match="input must be an array"):
-        dml_jax.gather(type("Class", (), {"__jax_array__": lambda self: X}), np.int32([0]), 0)
+        dml_jax.gather(type("Class", (), {"__jax_array__": lambda self: SIX}), np.int32([0]), 0)
 
 
 def test_a_list_becomes_the_array_that_the_message_names(x64):

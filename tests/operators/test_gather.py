@@ -6,13 +6,13 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_indices_agree, assert_same_bits, exported
+from checks import assert_calls_agree, assert_same_bits, exported
 from draws import dims, pad, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates
-from small_arrays import INTEGERS, SIX, every_small_shape, indices_around, numbered, telling_indices
+from small_arrays import SIX, every_small_shape, indices_around, numbered
 
 import dml_jax
 from dml_jax import GatherDesc, gather
@@ -133,15 +133,6 @@ def check_larger_shapes(shape, axis, count, dtype, seed):
 
 def test_larger_shapes(exhaustive):
     settings(max_examples=100 if exhaustive else 8)(check_larger_shapes)()
-
-
-@pytest.mark.thinned(8)
-@pytest.mark.parametrize("how", [{}, {"mode": "fill", "fill_value": -1}], ids=["clip", "fill"])
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_every_index_type_means_the_same(dtype, how, x64):
-    """Eager or jitted, x64 on or off."""
-    indices = telling_indices(dtype)
-    assert_indices_agree(lambda i: gather(SIX, i, 0, **how), indices, oracle(SIX, indices, 0, **how))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_indices_agree, assert_same_bits
+from checks import assert_calls_agree, assert_same_bits
 from draws import draw_tuples, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates
-from small_arrays import INTEGERS, SIX, every_small_shape, numbered, telling_indices, tuples_around
+from small_arrays import SIX, every_small_shape, numbered, tuples_around
 
 import dml_jax
 from dml_jax import GatherND1Desc, GatherNDDesc, gather_nd
@@ -160,15 +160,6 @@ def check_larger_shapes(shape, batch, t, count, dtype, seed):
 
 def test_larger_shapes(exhaustive):
     settings(max_examples=100 if exhaustive else 8)(check_larger_shapes)()
-
-
-@pytest.mark.thinned(5)
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_every_index_type_means_the_same(dtype, x64):
-    """Eager or jitted, x64 on or off."""
-    indices = telling_indices(dtype)
-    pairs = np.stack([np.zeros_like(indices), indices], axis=-1)
-    assert_indices_agree(lambda i: gather_nd(SIX[None], i), pairs, oracle(SIX[None], pairs))
 
 
 def test_promise_in_bounds_wraps_negative_indices():

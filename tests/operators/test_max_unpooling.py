@@ -14,14 +14,11 @@ from operator_cases import Call, Example, Struct, f32, i32, u32
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
-    INTEGERS,
-    SIX,
     every_small_shape,
     indices_around,
     numbered,
     on_explicit_mesh,
     random_keys,
-    telling_indices,
 )
 
 from dml_jax import ConstraintError, DataTypeError, MaxUnpoolingDesc, compile_operator, max_unpooling
@@ -107,15 +104,6 @@ def test_every_small_shape(shapes):
                 yield partial(max_unpooling, output_sizes=sizes), (x, indices), oracle(x, indices, sizes)
 
     assert_calls_agree(calls())
-
-
-@pytest.mark.thinned(5)
-@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
-def test_indices_of_every_type(dtype, x64):
-    """Those that overflow, wrap or truncate in a careless implementation; 64-bit ones of NumPy without x64 too."""
-    indices = telling_indices(dtype)
-    values = -numbered(indices.shape)
-    assert_is(max_unpooling(values, indices, (2, 3)), oracle(values, indices, (2, 3)), SIX)
 
 
 def test_a_pooled_picture_is_put_back():

@@ -13,12 +13,10 @@ from operator_cases import Call, Example, Struct, f32, i8, i32, u32
 from oracles import coordinates, wrap
 from refusals import refuses
 from small_arrays import (
-    INTEGERS,
     every_small_shape,
     indices_around,
     numbered,
     on_explicit_mesh,
-    telling_indices,
 )
 
 from dml_jax import ConstraintError, DataTypeError, OneHotDesc, one_hot, use_form
@@ -126,15 +124,6 @@ def test_every_small_shape(shapes):
                     yield partial(one_hot, size=size, axis=at), (indices, OFF_ON), oracle(indices, OFF_ON, size, at)
 
     assert_calls_agree(calls())
-
-
-@pytest.mark.thinned(5)
-@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
-def test_indices_of_every_type(dtype, x64):
-    """Those that overflow, wrap or truncate in a careless implementation; 64-bit ones of NumPy without x64 too."""
-    indices = telling_indices(dtype)[:, None]
-    for size in (6, 200):  # the latter more than int8 holds
-        assert_same_bits(one_hot(indices, OFF_ON, size, 1), oracle(indices, OFF_ON, size, 1))
 
 
 def test_empty_arrays():

@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_indices_agree, assert_same_bits, assert_scattered
+from checks import assert_calls_agree, assert_same_bits, assert_scattered
 from draws import draw_along_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_cases import Call, Example, Struct, f32, u32
 from oracles import addressed, coordinates, reduced
-from small_arrays import INTEGERS, SIX, every_small_shape, indices_around, numbered, telling_indices
+from small_arrays import SIX, every_small_shape, indices_around, numbered
 
 import dml_jax
 from dml_jax import ScatterElementsDesc, scatter_elements
@@ -117,18 +117,6 @@ def check_larger_shapes_without_duplicates(shape, axis, data):
 
 def test_larger_shapes_without_duplicates(exhaustive):
     settings(max_examples=100 if exhaustive else 8)(check_larger_shapes_without_duplicates)()
-
-
-@pytest.mark.thinned(8)
-@pytest.mark.parametrize("mode", ["drop", "clip"])
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_every_index_type_means_the_same(dtype, mode, x64):
-    """Eager or jitted, x64 on or off."""
-    indices = telling_indices(dtype)
-    updates = -numbered(indices.shape)
-    assert_indices_agree(
-        lambda i: scatter_elements(SIX, i, updates, 0, mode=mode), indices, oracle(SIX, indices, updates, 0, mode), SIX
-    )
 
 
 def test_promise_in_bounds_wraps_negative_indices():

@@ -1,4 +1,4 @@
-"""Variants of window operations, each against loops over windows, on every platform."""
+"""Operations on windows: their variants against loops over windows, and their sizes and shardings."""
 
 from functools import partial
 
@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_sharded
+from checks import assert_calls_agree, assert_is, exported
 from jax.sharding import PartitionSpec as P
-from operators import test_fold, test_max_pooling, test_unfold
-from small_arrays import on_explicit_mesh
+from operators import test_average_pooling, test_fold, test_lp_pooling, test_max_pooling, test_unfold
+from small_arrays import numbered, on_explicit_mesh
 from window_cases import filled
 
-from dml_jax import average_pooling, fold, max_pooling, unfold, use_form
+from dml_jax import ConstraintError, average_pooling, fold, lp_pooling, max_pooling, unfold, use_form
 
 pytestmark = pytest.mark.device
 
@@ -96,8 +96,42 @@ def test_derivatives_of_pooling(form, pool):
             np.testing.assert_allclose(found[at], ((after - before) * weights).sum() / step, rtol=1e-4, atol=1e-3)
 
 
-def test_pictures_of_a_sharded_batch_stay_where_they_are():
-    sizes, attributes = WINDOWS[0]
-    x = np.random.default_rng(0).integers(1, 99, (2, 3, *sizes), np.int32)
-    made = unfold(on_explicit_mesh(x, "d", None, None, None), **attributes)
-    assert_sharded(made, P("d", None, None), test_unfold.oracle(x, **attributes))
+# All functions, of pictures of 4x6.
+
+X = numbered((2, 3, 4, 6))
+ATTRIBUTES = filled((2, 2), end_padding=(0, 1))
+every_function = pytest.mark.parametrize(
+    ("function", "oracle"),
+    [
+        (average_pooling, test_average_pooling.oracle),
+        (partial(lp_pooling, p=1), partial(test_lp_pooling.oracle, p=1)),
+        (max_pooling, test_max_pooling.oracle),
+        (unfold, test_unfold.oracle),
+    ],
+    ids=["average_pooling", "lp_pooling", "max_pooling", "unfold"],
+)
+
+
+@every_function
+def test_symbolic_channels_are_exported_and_symbolic_sizes_refused(function, oracle):
+    assert_is(exported(partial(function, **ATTRIBUTES), "n, c, 4, 6").call(X), oracle(X, **ATTRIBUTES))
+    with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
+        exported(partial(function, **ATTRIBUTES), "2, 3, 4, c")
+
+
+@every_function
+def test_what_is_before_the_windows_keeps_its_sharding(function, oracle):
+    made = function(on_explicit_mesh(X, "d", None, None, None), **ATTRIBUTES)
+    assert {jax.typeof(one).sharding.spec[0] for one in jax.tree.leaves(made)} == {"d"}
+    assert_is(made, oracle(X, **ATTRIBUTES))
+
+
+@every_function
+def test_a_sharded_spatial_dimension_needs_an_out_sharding(function, oracle):
+    x, expected = on_explicit_mesh(X, None, None, None, "d"), oracle(X, **ATTRIBUTES)
+    with pytest.raises(ConstraintError, match="dimension 3 of input is sharded over 'd', along which"):
+        function(x, **ATTRIBUTES)
+    wanted = P(*[None] * (jax.tree.leaves(expected)[0].ndim - 1), "d")
+    made = function(x, **ATTRIBUTES, out_sharding=wanted)
+    assert {jax.typeof(one).sharding.spec for one in jax.tree.leaves(made)} == {wanted}
+    assert_is(made, expected)

@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded, exported, together
+from checks import assert_close, assert_same_bits, together
 from draws import normal_numbers
-from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered
 from window_cases import (
     DILATED_BREAKS,
     DILATED_LEADING,
@@ -182,29 +181,6 @@ def test_the_gradient_spreads_the_cotangent_over_the_window():
 def test_derivatives_in_both_directions():
     pool = partial(average_pooling, window_sizes=(2, 3), strides=(1, 2), start_padding=(1, 1), dilations=(2, 1))
     check_grads(jax.jit(pool), (X / 24,), order=1, atol=0.05, rtol=0.05)
-
-
-def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
-    pool = partial(average_pooling, window_sizes=(2, 2))
-    assert_same_bits(exported(pool, "n, c, 3, 4").call(X[None]), oracle(X[None], (2, 2)))
-    with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
-        exported(pool, "2, 4, c")
-
-
-# Explicit meshes.
-
-
-def test_what_is_before_the_windows_keeps_its_sharding():
-    made = average_pooling(on_explicit_mesh(X, "d", None, None), (2, 2))
-    assert_sharded(made, P("d", None, None), oracle(X, (2, 2)))
-
-
-def test_a_sharded_spatial_dimension_needs_an_out_sharding():
-    x = on_explicit_mesh(X, None, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 2 of input is sharded over 'd', along which"):
-        average_pooling(x, (2, 2))
-    made = average_pooling(x, (2, 1), out_sharding=P(None, None, "d"))
-    assert_sharded(made, P(None, None, "d"), oracle(X, (2, 1)))
 
 
 # Mistakes.

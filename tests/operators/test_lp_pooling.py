@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded, spread, together
+from checks import assert_close, assert_same_bits, spread, together
 from draws import normal_numbers
-from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered
 from window_cases import (
     DILATED_BREAKS,
     DILATED_LEADING,
@@ -156,13 +155,6 @@ def test_derivatives_in_both_directions(p):
     x = np.random.default_rng(1).uniform(0.5, 2, (2, 3, 4)).astype(np.float32)
     pool = partial(lp_pooling, p=p, window_sizes=(2, 3), strides=(1, 2), start_padding=(1, 1), dilations=(2, 1))
     check_grads(jax.jit(pool), (x,), order=1, atol=0.05, rtol=0.05)
-
-
-def test_what_is_before_the_windows_keeps_its_sharding():
-    made = lp_pooling(on_explicit_mesh(X, "d", None, None), (2, 2), p=1)
-    assert_sharded(made, P("d", None, None), oracle(X, (2, 2), p=1))
-    with pytest.raises(ConstraintError, match="dimension 2 of input is sharded over 'd', along which"):
-        lp_pooling(on_explicit_mesh(X, None, None, "d"), (2, 2))
 
 
 # Mistakes.

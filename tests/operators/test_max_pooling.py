@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_is, assert_same_bits, exported
-from jax.sharding import PartitionSpec as P
+from checks import assert_calls_agree, assert_is, assert_same_bits
 from operator_cases import Call, Example, Struct, f32, i8, u32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered
 from window_cases import (
     DILATED_BREAKS,
     DILATED_LEADING,
@@ -222,31 +221,6 @@ def test_tangents_are_those_of_the_elements_that_were_found():
     attributes = {"window_sizes": (2, 2), "start_padding": (1, 0)}
     (_, indices), (moved, _) = jax.jvp(partial(max_pooling, **attributes), (X,), (tangents,))
     assert_same_bits(moved, tangents.ravel()[np.asarray(indices)])
-
-
-def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
-    pool = partial(max_pooling, window_sizes=(2, 3))
-    assert_is(exported(pool, "n, c, 3, 4").call(X[None]), oracle(X[None], (2, 3)))
-    with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
-        exported(pool, "2, 4, c")
-
-
-# Explicit meshes.
-
-
-def test_what_is_before_the_windows_keeps_its_sharding():
-    made = max_pooling(on_explicit_mesh(X, "d", None, None), (2, 3))
-    assert [jax.typeof(one).sharding.spec for one in made] == [P("d", None, None)] * 2
-    assert_is(made, oracle(X, (2, 3)))
-
-
-def test_a_sharded_spatial_dimension_needs_an_out_sharding():
-    x = on_explicit_mesh(X, None, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 2 of input is sharded over 'd', along which"):
-        max_pooling(x, (2, 2))
-    made = max_pooling(x, (2, 3), out_sharding=P(None, None, "d"))
-    assert [jax.typeof(one).sharding.spec for one in made] == [P(None, None, "d")] * 2
-    assert_is(made, oracle(X, (2, 3)))
 
 
 # Mistakes.

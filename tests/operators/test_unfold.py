@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
+from checks import assert_calls_agree, assert_same_bits, assert_sharded
 from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
 from operator_cases import Call, Example, Struct, f32, i8
@@ -201,13 +201,6 @@ def test_the_gradient_folds(strides):
     assert_same_bits(back, fold(weights, (4, 6), (2, 5), **attributes))
 
 
-def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
-    call = partial(unfold, window_sizes=(2, 3))
-    assert_same_bits(exported(call, "n, c, 4, 6").call(X[None]), oracle(X[None], (2, 3)))
-    with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
-        exported(call, "2, 4, c")
-
-
 # Explicit meshes.
 
 
@@ -215,14 +208,6 @@ def test_channels_and_what_is_before_them_keep_their_sharding():
     x = numbered((2, 4, 5))
     for spec in (("d", None, None), (None, "d", None)):
         assert_sharded(unfold(on_explicit_mesh(x, *spec), (3,)), P(*spec), oracle(x, (3,)))
-
-
-def test_a_sharded_spatial_dimension_needs_an_out_sharding():
-    x = on_explicit_mesh(X, None, "d", None)
-    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):
-        unfold(x, (2, 3))
-    made = unfold(x, (2, 3), out_sharding=jax.typeof(x).sharding.update(spec=P("d", None)))
-    assert_same_bits(made, oracle(X, (2, 3)))
 
 
 # Mistakes.

@@ -13,7 +13,7 @@ from checks import sampled
 
 import dml_jax
 from dml_jax.lowering.cpu import im2col
-from dml_jax.operations.convolution import convolve
+from dml_jax.operations.convolution import convolve, convolve_back
 from dml_jax.operations.programs.variant_selection import watch_choices
 from dml_jax.operations.sliding_windows import Windows
 
@@ -77,6 +77,80 @@ def test_every_variant_makes_the_sums(which):
             made = jax.jit(results)([one[:2] for one in cases])
         for result, one in zip(made, cases, strict=True):
             np.testing.assert_allclose(result, exact(*one), rtol=1e-5, atol=2e-5, err_msg=f"{form} {one[2:]}")
+
+
+TRANSPOSED = list(itertools.product((1, 2, 3), (1, 3), (1, 2, 3), (1, 2), ((1, 3), (2, 4), (4, 8)), (1, 2)))
+
+
+def transposed_case(rank, kernel, stride, dilation, groups, batch):
+    """Operands of a transposed convolution, its windows, and the sizes of the result, some beyond the sums."""
+    groups, made = groups
+    counts, rng = SIZES[1 : rank + 1] if rank < 3 else (4, 3, 5), np.random.default_rng(kernel + 7 * rank)
+    windows = [Windows(n, (kernel + d) % 4 + 1, stride + d, dilation, d % 2, 0) for d, n in enumerate(counts)]
+    windows = [Windows(w.size, w.window, w.stride, dilation, min(w.start, w.span - 1), 0) for w in windows]
+    sizes = [w.stride * (w.size - 1) + w.span - w.start + d % 2 for d, w in enumerate(windows)]
+    x = rng.standard_normal((batch, 4, *counts), np.float32)
+    return x, rng.standard_normal((4, made // groups, *(w.window for w in windows)), np.float32), windows, sizes, groups
+
+
+def exact_transposed(x, w, windows, sizes, groups):
+    """Tap by tap, in float64, into an array with room beyond the result."""
+    x = x.astype(np.float64).reshape(x.shape[0], groups, -1, *x.shape[2:])
+    w = w.astype(np.float64).reshape(groups, -1, *w.shape[1:])
+    ends = [one.stride * one.size + one.span + size for one, size in zip(windows, sizes, strict=True)]
+    y = np.zeros((x.shape[0], groups, w.shape[2], *ends))
+    for tap in np.ndindex(*w.shape[3:]):
+        at = [
+            slice(i * one.dilation, i * one.dilation + one.stride * (one.size - 1) + 1, one.stride)
+            for i, one in zip(tap, windows, strict=True)
+        ]
+        y[(..., *at)] += np.einsum("ngc...,gco->ngo...", x, w[(..., *tap)])
+    inside = [slice(one.start, one.start + size) for one, size in zip(windows, sizes, strict=True)]
+    return y.reshape(y.shape[0], -1, *ends)[(..., *inside)]
+
+
+@pytest.mark.parametrize("part", sampled(range(48), [5, 30]))
+def test_every_variant_makes_the_sums_of_a_transpose(part):
+    cases = [transposed_case(*one) for one in TRANSPOSED[part::48]]
+    for form in ("plain", "im2col"):
+
+        def results(operands):
+            pairs = zip(operands, cases, strict=True)
+            back = partial(convolve_back, precision=jax.lax.Precision.HIGHEST)
+            turned = lambda w: jnp.flip(w, range(2, w.ndim))  # noqa: E731
+            return [back(x, turned(w), ws, sizes, groups) for (x, w), (_, _, ws, sizes, groups) in pairs]
+
+        with dml_jax.use_form(form):
+            made = jax.jit(results)([one[:2] for one in cases])
+        for result, one in zip(made, cases, strict=True):
+            np.testing.assert_allclose(
+                result, exact_transposed(*one), rtol=1e-5, atol=2e-5, err_msg=f"{form} {one[2:]}"
+            )
+
+
+TRANSPOSED_SHAPES: dict[str, Any] = {  # x, w, stride, groups
+    "groups": ("im2col", (1, 32, 32, 24), (32, 8, 3, 3), 1, 4),
+    "volumes": ("im2col", (1, 32, 4, 8, 8), (32, 16, 3, 3, 3), 1, 1),
+    "zeros between the elements": ("im2col", (1, 64, 32, 24), (64, 32, 2, 2), 2, 1),
+    "few channels": ("im2col", (1, 16, 195, 147), (16, 3, 3, 3), 1, 1),
+    "no zeros, many channels": ("plain", (1, 64, 32, 24), (64, 32, 3, 3), 1, 1),
+    "too many columns": ("plain", (8, 64, 64, 64), (64, 32, 4, 4), 2, 1),
+    "gaps": ("plain", (1, 16, 84, 84), (16, 32, 2, 2), 3, 1),
+    "nothing": ("plain", (0, 8, 9, 9), (8, 8, 3, 3), 2, 1),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED_SHAPES)
+def test_variants_of_a_transpose_are_chosen_by_shapes(name):
+    variant, x, w, stride, groups = TRANSPOSED_SHAPES[name]
+    windows = [Windows(n, k, stride, 1, 0, 0) for n, k in zip(x[2:], w[2:], strict=True)]
+    sizes = [stride * (one.size - 1) + one.window for one in windows]
+    x, w = (jax.ShapeDtypeStruct(shape, np.float32) for shape in (x, w))
+    call = partial(convolve_back, windows=windows, sizes=sizes, groups=groups, precision=None)
+    with watch_choices() as seen:
+        jax.jit(call).trace(x, w).lower(lowering_platforms=("cpu",))
+    names = {choice.name for choice in seen if choice.operation == "transposed convolution"}
+    assert names | {"plain"} == {variant, "plain"}
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -246,6 +246,17 @@ def value(name, dtype=FLOATS):
     return helper.make_tensor_value_info(name, dtype, None)
 
 
+def test_the_body_of_a_map_needs_no_types_where_there_are_elements():
+    """As torch's exporter writes hstack and block_diag."""
+    untyped = [onnx.ValueInfoProto(name=name) for name in "ad"]
+    body = helper.make_graph([make("Add", ["a", "a"], ["d"])], "body", untyped[:1], untyped[1:])
+    mapped = make("SequenceMap", ["s"], ["t"], body=body, name="map")
+    double = to_jax(typed(model([mapped], {}, ["t"]), inputs=[sequence("s")]))
+    assert_same(jax.jit(double)([*X]), [x + x for x in X])
+    with pytest.raises(OnnxError, match="SequenceMap node 'map': an output of the body: it must be a tensor"):
+        double([])
+
+
 def test_a_map_runs_its_body_on_each_element():
     """It sees what is around it, and knows its type where there are no elements."""
     nodes = [make("Add", ["a", "b"], ["c"]), make("Mul", ["c", "two"], ["d"]), make("Shape", ["a"], ["n"])]

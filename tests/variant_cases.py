@@ -359,7 +359,9 @@ def windows(shape, block, filters):
         for attributes in ({}, {"strides": (2, 2)}):
             yield Program(dml_jax.convolution, [shape, (filters, c, block, block)], attributes, *more)
         yield Program(dml_jax.convolution, [shape, (c, 1, 3, 3)], {"group_count": c}, *more)
-        yield Program(dml_jax.convolution, [shape, (c, filters, 3, 3)], {"direction": "backward"}, *more)
+        for attributes in ({}, {"strides": (2, 2), "group_count": c}):
+            attributes = {"direction": "backward", **attributes}
+            yield Program(dml_jax.convolution, [shape, (c, filters, 3, 3)], attributes, *more)
         yield Program(dml_jax.local_response_normalization, [shape], {"local_size": 3}, *more)
         attributes = {"sizes": (n, c, 2 * h, w + w // 2), "scales": (1, 1, 2, 1.5), "mode": "linear"}
         yield Program(dml_jax.resample, [shape], attributes, *more)

@@ -82,11 +82,10 @@ def sequence_map(*, additional_inputs: tuple[Any, ...], body: Body, count: int) 
         body.at(i)(*(given.items[i] if isinstance(given, TensorSequence) else given for given in additional_inputs))
         for i in range(lengths[0])
     ]
-    types = [declared_type(type_, "an output of the body")[1] for type_ in body.block.types]
-    return tuple(
-        TensorSequence(dtype_of(types[k].elem_type, "an output of the body"), tuple(of_body[k] for of_body in results))
-        for k in range(count)
-    )
+    if results:  # whose types the body need not declare
+        return tuple(TensorSequence(items[0].dtype, items) for items in zip(*(r[:count] for r in results), strict=True))
+    types = [declared_type(type_, "an output of the body")[1] for type_ in body.block.types[:count]]
+    return tuple(TensorSequence(dtype_of(type_.elem_type, "an output of the body"), ()) for type_ in types)
 
 
 def optional(*, input: Any = None, type: Any = None) -> Any:

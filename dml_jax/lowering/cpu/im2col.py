@@ -18,7 +18,8 @@ from jax import lax
 from ...operations.convolution import ConvolutionCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
-from ...operations.unfold import unfold_slices
+from ...operations.sliding_windows import Windows
+from ...operations.unfold import fold_windows, unfold_slices
 from ...operations.window_slices import read_slices
 from .machine import FRESH
 
@@ -71,4 +72,52 @@ def _multiply_at_once(filters: jax.Array, columns: jax.Array, precision: lax.Pre
     return jnp.moveaxis(product, 2, 0)
 
 
-VARIANTS = (Variant("im2col", "convolution", "cpu", _convolve, _pays),)
+# The transpose is the way back: a product makes columns, which are added up where they lie over each other (col2im).
+# The filter [1, 10] over [1, 2, 3] at stride 1 makes [1, 12, 23, 30].
+
+
+def _convolve_back(case: ConvolutionCase) -> Move | None:
+    """None for its gradients, which are faster plainly on some shapes."""
+    return case.move(partial(_add_columns, case)) if case.devices == 1 and case.gives == "output" else None
+
+
+def _back_pays(case: ConvolutionCase) -> bool:
+    """Groups and volumes, which XLA:CPU convolves without its library; else few columns that spare it much.
+
+    It multiplies the zeros between the elements of x, too, and vectors along channels of the result.
+    """
+    call = case.call
+    if call.groups > 1 or len(call.windows) > 2:
+        return True
+    (outputs, depth), (zeros, columns) = call.w.shape[:2], (prod(d.stride for d in call.windows) - 1, _made_bytes(case))
+    is_whole = all(dim.window >= dim.stride for dim in call.windows)  # no gaps in the result, which cost it nothing
+    return is_whole and columns <= KEPT and (outputs <= VECTOR or zeros * depth >= VECTOR)
+
+
+def _made_bytes(case: ConvolutionCase) -> int:
+    """Bytes of the columns that the product makes: a filter for each element of x."""
+    batch, _, *sizes = case.call.x.shape
+    return batch * prod(sizes) * case.call.w.shape[0] * case.kernel * case.call.x.dtype.itemsize
+
+
+def _add_columns(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:
+    """A product of matrices for each group, of the filters and the pixels; then the sum of the columns."""
+    call, kernel = case.call, w.shape[2:]
+    forward = lax.rev(w, range(2, w.ndim)).reshape(call.groups, -1, w.shape[1], case.kernel)
+    filters = jnp.swapaxes(forward, 2, 3).reshape(call.groups, -1, w.shape[1])
+    pixels = x.reshape(x.shape[0], call.groups, w.shape[1], -1)
+    product = _multiply_each if len(x) == 1 or _is_large(pixels, filters) else _multiply_at_once
+    columns = product(filters, pixels, call.precision).reshape(x.shape[0], w.shape[0], *kernel, *x.shape[2:])
+    return fold_windows(columns, list(map(_over_result, call.windows, call.y.shape[2:])))
+
+
+def _over_result(dim: Windows, size: int) -> Windows:
+    """The windows of a filter along a dimension of the result, one for each element of x."""
+    end = (dim.size - 1) * dim.stride + dim.span - dim.start - size
+    return Windows(size, dim.window, dim.stride, dim.dilation, dim.start, end)
+
+
+VARIANTS = (
+    Variant("im2col", "convolution", "cpu", _convolve, _pays),
+    Variant("im2col", "transposed convolution", "cpu", _convolve_back, _back_pays),
+)

@@ -98,11 +98,16 @@ def emptied(call):
                     yield leaves
 
 
-@pytest.mark.thinned(8)
+def in_bfloat16(call, leaves):
+    return call, [x.astype(jnp.bfloat16) if i in call.floats else x for i, x in enumerate(leaves)]
+
+
+@pytest.mark.thinned(2)
 @every_operator
 def test_arrays_without_elements(calls):
-    """Compares with the loop over elements; gradients have the arrays' shapes and types."""
+    """Compares with the loop over elements, also of bfloat16; gradients have the arrays' shapes and types."""
     given = [(call, leaves) for call in calls for leaves in emptied(call)]
+    given += [in_bfloat16(call, leaves) for call, leaves in given if call.floats]
     made = together([(call, *leaves) for call, leaves in given])
     for (call, leaves), results in zip(given, made, strict=True):
         arrays = jax.tree.unflatten(jax.tree.structure([*call.arrays.values()]), leaves)

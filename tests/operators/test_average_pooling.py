@@ -158,13 +158,6 @@ def test_a_window_in_the_padding_alone_has_the_mean_0():
         assert_same_bits(made, np.float32([0, 0, 4]))
 
 
-def test_empty_arrays():
-    assert average_pooling(X[:0], (2, 2)).shape == (0, 2, 3)
-    assert_same_bits(
-        average_pooling(np.zeros((1, 0), np.float32), (2,), start_padding=(3,)), np.zeros((1, 2), np.float32)
-    )
-
-
 # Transformations.
 
 

@@ -231,10 +231,6 @@ def test_keys_are_not_scaled():
         identity(random_keys(2), 2)
 
 
-def test_empty_arrays():
-    assert identity(X[:0], 2, 3).shape == (0, 6)
-
-
 # Transformations and meshes.
 
 

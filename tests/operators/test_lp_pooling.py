@@ -135,11 +135,6 @@ def test_nan_infinities_and_padding():
     np.testing.assert_array_equal(lp_pooling(x, (1,), start_padding=(1,)), np.float32([0, np.nan, 1, np.inf, 0]))
 
 
-def test_empty_arrays():
-    assert lp_pooling(X[:0], (2, 2)).shape == (0, 2, 3)
-    assert_same_bits(lp_pooling(np.zeros((1, 0), np.float32), (2,), start_padding=(3,)), np.zeros((1, 2), np.float32))
-
-
 # Transformations.
 
 

@@ -179,13 +179,6 @@ def test_other_types(dtype):
         assert_is(nonzero_coordinates(x), oracle(x))
 
 
-def test_empty_arrays():
-    for shape in ((0,), (2, 0, 3)):
-        count, rows = nonzero_coordinates(np.zeros(shape, np.float32))
-        assert_same_bits(count, np.uint32(0))
-        assert_same_bits(rows, np.zeros((0, len(shape)), np.uint32))
-
-
 @pytest.mark.variants
 @pytest.mark.parametrize("form", sampled(["plain", "flag_words"], ["flag_words"]))
 def test_every_form(form):

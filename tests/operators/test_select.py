@@ -137,11 +137,6 @@ def test_a_condition_of_4_bits():
     assert_same_bits(select(condition, A[0, :4], B[0, :4]), np.float32([1, -2, 3, 4]))
 
 
-def test_empty_arrays():
-    assert select(CHOSEN[:0], A[:0], B[:0]).shape == (0, 6)
-    assert select(CHOSEN[:0], A[:0].astype(jnp.bfloat16), B[:0].astype(jnp.bfloat16)).shape == (0, 6)
-
-
 # Transformations.
 
 

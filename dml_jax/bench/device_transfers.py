@@ -1,10 +1,10 @@
 """Transfer bandwidth in GB/s: between devices, to and from the host, and between shardings."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 from statistics import median
 from typing import Any
 
@@ -16,9 +16,9 @@ from rich.table import Table
 
 from .collectives import worded
 from .mesh_call_table import hashed_data
-from .parallel_efficiency import Looped, sampled
+from .parallel_efficiency import Looped, mesh_of_all, sampled
 from .section import Job, Section, unframed
-from .timing import Effort, Measured
+from .timing import Effort, Measured, seconds_of
 
 HEADINGS = ["MB", "GB/s", "bus GB/s", "of peak", "in the program"]
 OPERATOR, PAIR = "transfer", "transfer from device"
@@ -33,14 +33,16 @@ WHOLE, ROWS, COLUMNS = PartitionSpec(), PartitionSpec("d"), PartitionSpec(None, 
 
 def section(size: int) -> Section:
     """Every transfer, of an array of `size` bytes, or of as many that a device gives or gets."""
-    devices = jax.local_devices()
-    pairs = [(a, b) for a in devices for b in devices if a != b]
-    jobs = [Job(f"{PAIR} {a.id} to {b.id}", partial(_between, size, a, b)) for a, b in pairs]
-    hosts = {"to one device": devices[0], "to all devices, in parts": NamedSharding(_mesh(), ROWS)}
-    for name, place in hosts.items():
-        jobs.append(Job(f"transfer from host {name}", partial(_to_devices, size, place, f"from host {name}")))
-        back = name.replace("to ", "from ") + " to host"
-        jobs.append(Job(f"transfer {back}", partial(_to_host, size, place, back)))
+    on_host, put = partial(np.arange, size // 32 * 8, dtype=np.int32), partial(jax.device_put, may_alias=False)
+    jobs = []
+    for a, b in permutations(jax.local_devices(), 2):
+        source = partial(_on, a, on_host)
+        jobs.append(_job(f"from device {a.id} to {b.id}", source, partial(jax.device_put, device=b), part=1.0))
+    parts = NamedSharding(mesh_of_all(AxisType.Auto), ROWS)
+    for name, place in {"one device": jax.local_devices()[0], "all devices, in parts": parts}.items():
+        jobs.append(_job(f"from host to {name}", on_host, partial(put, device=place)))
+        # JAX keeps what the host has got of an array. np.array copies, as a CPU would give a view.
+        jobs.append(_job(f"from {name} to host", partial(_on, place, on_host), np.array, is_new=True))
     resharded = [Job(f"transfer {name}", partial(_resharded, size, name)) for name in RESHARDINGS]
     return Section("transfers", [*jobs, *resharded], ["jax"], table, LEGEND)
 
@@ -48,13 +50,13 @@ def section(size: int) -> Section:
 def _scattered(x: jax.Array) -> jax.Array:
     """The sums of a column are one device's."""
     local = lambda x: lax.psum_scatter(x[0], "d", tiled=True)  # noqa: E731
-    return jax.shard_map(local, mesh=_mesh(), in_specs=ROWS, out_specs=ROWS)(x)
+    return jax.shard_map(local, mesh=mesh_of_all(AxisType.Auto), in_specs=ROWS, out_specs=ROWS)(x)
 
 
 def _around(x: jax.Array) -> jax.Array:
     n = jax.local_device_count()
     ring = partial(lax.ppermute, axis_name="d", perm=[(k, (k + 1) % n) for k in range(n)])
-    return jax.shard_map(ring, mesh=_mesh(), in_specs=ROWS, out_specs=ROWS)(x)
+    return jax.shard_map(ring, mesh=mesh_of_all(AxisType.Auto), in_specs=ROWS, out_specs=ROWS)(x)
 
 
 def _sum(x: Any) -> Any:
@@ -103,13 +105,8 @@ RESHARDINGS = {
 }
 
 
-def _mesh() -> Any:
-    n = jax.local_device_count()
-    return jax.make_mesh((n,), ("d",), axis_types=(AxisType.Auto,), devices=jax.local_devices())
-
-
 def _resharded(size: int, name: str, effort: Effort) -> Sequence[Measured]:
-    this, n, mesh = RESHARDINGS[name], jax.local_device_count(), _mesh()
+    this, n, mesh = RESHARDINGS[name], jax.local_device_count(), mesh_of_all(AxisType.Auto)
     put = jax.device_put(hashed_data(this.shape(size, n), "8").astype(np.float32), NamedSharding(mesh, ROWS))
     expected = this.expected(np.asarray(put))
     reshard = jax.jit(this.function, out_shardings=NamedSharding(mesh, this.after))
@@ -118,32 +115,24 @@ def _resharded(size: int, name: str, effort: Effort) -> Sequence[Measured]:
     return [_row(name, size, sampled(run, effort), is_same, this.sent(n), run.collectives)]
 
 
-def _between(size: int, a: Any, b: Any, effort: Effort) -> Sequence[Measured]:
-    x = jax.device_put(hashed_data((size // 4,), "8"), a)
-    times = [_seconds(lambda: jax.device_put(x, b).block_until_ready()) for _ in range(effort.rounds + 1)]
-    is_same = np.array_equal(jax.device_put(x, b)[-9:], x[-9:])
-    return [_row(f"from device {a.id} to {b.id}", size, times[1:], is_same, 1.0, None)]
+def _on(place: Any, make: Callable[[], np.ndarray]) -> jax.Array:
+    return jax.device_put(make(), place, may_alias=False)
 
 
-def _to_devices(size: int, place: Any, name: str, effort: Effort) -> Sequence[Measured]:
-    x = np.arange(size // 32 * 8, dtype=np.int32)
-    put = lambda: jax.block_until_ready(jax.device_put(x, place, may_alias=False))  # noqa: E731
-    times = [_seconds(put) for _ in range(effort.rounds + 1)]
-    return [_row(name, x.nbytes, times[1:], np.array_equal(put(), x), 0.0, None)]
+def _job(
+    name: str, make: Callable[[], Any], move: Callable[[Any], Any], *, part: float = 0.0, is_new: bool = False
+) -> Job:
+    """Moves an array, which is made anew each time if `is_new`; a device has to send this part of it."""
 
+    def measured(effort: Effort) -> Sequence[Measured]:
+        array, times = make(), []
+        for _ in range(effort.rounds + 1):
+            array = jax.block_until_ready(make() if is_new else array)
+            times.append(seconds_of(lambda x=array: jax.block_until_ready(move(x)))[0])
+        is_same = np.array_equal(move(array), array)
+        return [_row(name, array.nbytes, times[1:], is_same, part, None)]
 
-def _to_host(size: int, place: Any, name: str, effort: Effort) -> Sequence[Measured]:
-    """Copies a new array each time: JAX caches an array's host value. np.array copies, as a CPU would give a view."""
-    host = np.arange(size // 32 * 8, dtype=np.int32)
-    put = [jax.block_until_ready(jax.device_put(host, place, may_alias=False)) for _ in range(effort.rounds + 1)]
-    times = [_seconds(partial(np.array, x)) for x in put]
-    return [_row(name, host.nbytes, times[1:], np.array_equal(put[0], host), 0.0, None)]
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    return Job(f"{OPERATOR} {name}", measured)
 
 
 def _row(name: str, size: int, times: Sequence[float], is_same: bool, part: float, found: Any) -> Measured:

@@ -3,7 +3,6 @@
 import os
 import random
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from numpy.lib.format import open_memmap
 
 from .. import depth_to_space
 from ..batch import map_batches
-from .timing import Effort, Measured
+from .timing import Effort, Measured, seconds_of
 
 PICTURE = (64, 64, 64)
 ROW = 4 * prod(PICTURE)
@@ -65,7 +64,8 @@ def _in_turns(
         for number in range(rounds + 1):
             shuffler.shuffle(order)  # so that neither always comes after the other
             for name in order:
-                taken = _seconds(partial(ways[name], source, target))
+                os.sync()  # what was written before is not waited for now
+                taken, _ = seconds_of(partial(ways[name], source, target))
                 if number:  # before that, the input was read into the page cache
                     seconds[name].append(taken)
                 is_right = is_right and (name == "memmap copy" or _is_right(source, target))
@@ -101,13 +101,6 @@ def _is_right(source: Path, target: Path) -> bool:
     return all(
         np.array_equal(jax.device_get(depth_to_space(x[i], 2)).view(np.uint32), y[i].view(np.uint32)) for i in (0, -1)
     )
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    os.sync()  # what was written before is not waited for now
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def _row(case: str, implementation: str, moved: int, seconds: list[float], copy: float, is_right: bool) -> Measured:

@@ -1,7 +1,6 @@
 """Model files of users: time of a call and before the first one, and results, beside plain and ONNX Runtime."""
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +27,7 @@ from .compile_costs import Cost
 from .implementations import CallRun, copy_of, thin
 from .peers import runtime_run
 from .section import Job, Section, ratio, spread_of, unframed
-from .timing import CACHE, COMPARED, Effort, Measured, by_case, measure_runs
+from .timing import CACHE, COMPARED, Effort, Measured, by_case, measure_runs, seconds_of
 
 OPERATOR = "model"
 OURS, PLAIN, RUNTIME, COPY = "dml_jax", "plain", "ORT", "copy"
@@ -96,7 +95,7 @@ def _measure(file: ModelFile, others: Sequence[str], bound: float, effort: Effor
     """Measures a file: a row of costs for each contender, then one of time."""
     name = f"{OPERATOR} {file.path}"
     with jax.enable_x64(True):
-        model, loading = _timed(file.read)
+        loading, model = seconds_of(file.read)
         arrays, why = _inputs(file, model)
         inputs = list(arrays.values())
         programs = _programs(model, inputs, others)
@@ -132,7 +131,7 @@ def _started_runtime(model: ArrayModel, inputs: Sequence[Any]) -> tuple[CallRun,
     """ONNX Runtime after a first call, and the seconds that it took to load the file."""
     import onnxruntime  # noqa: F401  # which takes longer than most files
 
-    run, seconds = _timed(lambda: runtime_run(str(model.path), inputs))
+    seconds, run = seconds_of(lambda: runtime_run(str(model.path), inputs))
     run.step(0)
     return run, seconds
 
@@ -146,12 +145,6 @@ def _inputs(file: ModelFile, model: ArrayModel) -> tuple[dict[str, jax.Array], l
     drawn = [spec for spec in model.inputs if spec.name not in {*files, *asked.shapes}]
     ones = [str(s) for s in drawn if any(m == 1 != n for n, m in zip(s.sizes or (), arrays[s.name].shape, strict=True))]
     return arrays, [f"sizes without -f and -b are 1: {', '.join(ones)}"] * bool(ones)
-
-
-def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """The result of a call, and its seconds."""
-    start = time.perf_counter()
-    return function(), time.perf_counter() - start
 
 
 def _cost(name: str, contender: str, run: Any, inputs: Sequence[Any], loading: float) -> Cost:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .collectives import collectives, worded
 from .implementations import Run, joined, thin
@@ -100,6 +100,11 @@ def _touched(x: jax.Array, one: jax.Array) -> jax.Array:
     at = (one - 1,) * x.ndim
     first = lax.dynamic_slice(x, at, (1,) * x.ndim)
     return lax.dynamic_update_slice(x, first * one.astype(x.dtype), at)
+
+
+def mesh_of_all(kind: AxisType) -> Mesh:
+    """The mesh of all devices, along one axis."""
+    return jax.make_mesh((jax.local_device_count(),), ("d",), axis_types=(kind,), devices=jax.local_devices())
 
 
 LINEAR = 0.9  # what is below is explained

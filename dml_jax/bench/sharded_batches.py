@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from ..batch.batch_program import replicated
 from .case import Arrays, Case
 from .implementations import Implementation, Run
-from .parallel_efficiency import LINEAR, Looped, sampled
+from .parallel_efficiency import LINEAR, Looped, mesh_of_all, sampled
 from .peers import has_torch, torch_form
 from .section import Job, Section, ratio, unframed
 from .sharded_batch_cases import BatchCase, cases
@@ -35,8 +35,8 @@ class ShardedRun(Looped):
     """Calls that each device computes on its part of the batch (shard_map)."""
 
     def __init__(self, function: Callable[..., Any], arrays: Arrays, split: Sequence[bool]):
-        mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
-        batch, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+        mesh = mesh_of_all(AxisType.Auto)
+        batch, whole = NamedSharding(mesh, PartitionSpec("d")), NamedSharding(mesh, PartitionSpec())
         specs = tuple(batch.spec if is_split else whole.spec for is_split in split)
         local = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=batch.spec, check_vma=False)
 

@@ -20,7 +20,7 @@ from dml_jax import layers
 from .collectives import worded
 from .file_streaming import over_devices
 from .mesh_call_table import hashed_data
-from .parallel_efficiency import Looped, alone, sampled, scaled
+from .parallel_efficiency import Looped, alone, mesh_of_all, sampled, scaled
 from .section import Job, Section, unframed
 from .timing import Effort, Measured, by_case
 
@@ -74,13 +74,13 @@ def _job(name: str, made: Callable[[Any], Step], update: str = "") -> Job:
         single, n = made(None), jax.local_device_count()
         baseline = alone(Looped(single.function, single.state, single.arrays), effort)
         del single
-        mesh = _mesh(AxisType.Explicit)
+        mesh = mesh_of_all(AxisType.Explicit)
         with jax.set_mesh(mesh):
             step = made(mesh)
             rows = [scaled(case, OPERATOR, _looped(step.function, step, mesh), baseline, effort)]
         if not step.plain:
             return rows
-        mesh = _mesh(AxisType.Auto)
+        mesh = mesh_of_all(AxisType.Auto)
         with jax.set_mesh(mesh):
             plain = scaled(case, OPERATOR, _looped(step.plain, step, mesh), baseline, effort)
             exchanged = sampled(_all_to_all(step.arrays[-1], mesh), effort)
@@ -93,10 +93,6 @@ def _job(name: str, made: Callable[[Any], Step], update: str = "") -> Job:
         ]
 
     return Job(case, measured)
-
-
-def _mesh(kind: AxisType) -> Any:
-    return jax.make_mesh((jax.local_device_count(),), ("d",), axis_types=(kind,), devices=jax.local_devices())
 
 
 def _looped(function: Callable[..., State], step: Step, mesh: Any) -> Looped:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -226,6 +226,13 @@ def timed(run: Run, calls: int, *, rested: bool = False) -> float:
         run.step(turn)
     run.finish()
     return (time.perf_counter() - start) / calls
+
+
+def seconds_of(function: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds of a call, and its result."""
+    start = time.perf_counter()
+    result = function()
+    return time.perf_counter() - start, result
 
 
 def quartiles(times: Sequence[float]) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.bench import device_transfers, mesh_scaling, results, sharded_batch_cases, sharded_batches, suites
+from dml_jax.bench import device_transfers, mesh_scaling, results, sharded_batches, suites
 from dml_jax.bench.collectives import collectives
 from dml_jax.bench.parallel_efficiency import Looped
 from dml_jax.bench.section import Job, Section
@@ -22,7 +22,7 @@ from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 from dml_jax.command.devices import measured_kind
 
-CASES = {case.name: case for case in sharded_batch_cases.cases(2**16, 8)}
+CASES = {case.name: case for case in sharded_batches.cases(2**16, 8)}
 EFFORT = Effort(1, 0)  # each sample is a call
 
 

@@ -93,7 +93,7 @@ def mesh_calls(n: int) -> Mapping[str, MeshCall]:
         _row("scatter_nd", f"nrf,{n}:mo,mrf->nrf", reduction="add"),
         _row("depth_to_space", "nchw->nchw", block_size=2, order="CRD"),
         _row("space_to_depth", "nchw->nchw", block_size=2, order="CRD"),
-        _row("as_strided", "b->nrf", partial(_view, n)),
+        _row("as_strided", "b->nrf", sizes=(n, 64, 512), strides=(32768, 1, 64)),  # transposes each matrix
         _row("as_strided_scatter", "b,nr->b", strides=(32768, 1)),
         _row("identity", "nrf->nrf", scale=0.5, bias=1.0),
         _row("cast", "nrf->nrf", dtype="bfloat16"),
@@ -107,7 +107,7 @@ def mesh_calls(n: int) -> Mapping[str, MeshCall]:
             window_sizes=(n, 16, 24, 24),
             strides=(1,) * 4,
         ),
-        _row("join", "nrf,nrf->nrf", lambda a, b, **how: dml_jax.join([a, b], 1, **how)),
+        _row("join", "nrf,nrf->nrf", axis=1),
         _row("split", "nrf->nrf,nrf", sizes=halves, axis=1),
         _row("tile", "nrf->nrf", repeats=(1, 1, 2)),
         _row("pad", "ncyx->ncyx", start_padding=(0, 0, 4, 4), end_padding=(0, 0, 4, 4)),
@@ -122,18 +122,10 @@ def mesh_calls(n: int) -> Mapping[str, MeshCall]:
         _row("one_hot", "1024:no,g->n.", size=1024, axis=1),
         _row("top_k", "nrf->nrf,nrf", axis=2, k=8),
         _row("nonzero_coordinates", "nr->,n."),
-        _row("fill_value_constant", ":->nrf", lambda v, **how: dml_jax.fill_value_constant(sizes, v, "float32", **how)),
-        _row(
-            "fill_value_sequence",
-            ":->nrf",
-            lambda v, **how: dml_jax.fill_value_sequence(sizes, v, 0.5, "float32", **how),
-        ),
+        _row("fill_value_constant", ":->nrf", sizes=sizes, dtype="float32"),
+        _row("fill_value_sequence", ":->nrf", sizes=sizes, delta=0.5, dtype="float32"),
         _row("random_bits", "bits:s->nrf,s", sizes=sizes),
-        _row(
-            "diagonal_matrix",
-            ":->nrf",
-            lambda v, **how: dml_jax.diagonal_matrix(sizes, value=v, dtype="float32", **how),
-        ),
+        _row("diagonal_matrix", ":->nrf", sizes=sizes, dtype="float32"),
         _row("fill_diagonals", "nrf->nrf", begin=1, end=64, value=0),
         _row("cumulative_summation", "nrf->nrf", axis=1),
         _row("cumulative_product", "nrf->nrf", axis=1),
@@ -154,14 +146,17 @@ def mesh_calls(n: int) -> Mapping[str, MeshCall]:
     return dict(rows)
 
 
-def _row(name: str, dims: str, /, call: Callable[..., Any] | None = None, **attributes: Any) -> tuple[str, MeshCall]:
+def _row(name: str, dims: str, /, **attributes: Any) -> tuple[str, MeshCall]:
     """The call of a function; `dims` has the kind and the letters of each operand, and the letters of each output."""
     inputs, outputs = dims.split("->")
     parts = [one.rpartition(":") for one in inputs.split(",")]
     operands = [Operand(letters, kind) for kind, _, letters in parts]
-    return name, MeshCall(call or partial(getattr(dml_jax, name), **attributes), operands, outputs.split(","))
+    return name, MeshCall(partial(_called, getattr(dml_jax, name), attributes), operands, outputs.split(","))
 
 
-def _view(n: int, buffer: jax.Array, **how: Any) -> jax.Array:
-    """Transposes every matrix of the batch."""
-    return dml_jax.as_strided(buffer, (n, 64, 512), (32768, 1, 64), **how)
+def _called(function: Any, attributes: Mapping[str, Any], *arrays: Any, **sharding: Any) -> Any:
+    """The call, with arrays by their names: in some functions, sizes stand before them."""
+    names = [name for name, kind in function.kinds.items() if kind.is_array]
+    is_list = function.kinds[names[0]].is_list
+    given = {names[0]: arrays} if is_list else dict(zip(names, arrays, strict=False))
+    return function(**given, **attributes, **sharding)

@@ -1,6 +1,5 @@
 """Benchmark suites: the sections of a quick, full, sharded or random run."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
@@ -20,8 +19,8 @@ from .implementations import own
 from .operators import full, quick, real, small, sweep
 from .peers import implementations
 from .random_program_section import random_section
+from .results import CALL
 from .section import Job, Section, of_cases
-from .timing import Effort, Measured
 
 MOVED = "beside a copy of what has to move"
 
@@ -44,11 +43,11 @@ def full_suite(size: int | None, *, peers: bool) -> list[Section]:
         implementations(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
         for is_eager in (False, True)
     )
-    calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
+    calls = (replace(case, detail=f"{case.detail}{CALL}") for case in small())  # other cases have the same names
     return [
         bandwidth_ceilings.section(count),
         of_cases("into preallocated outputs", cases.values(), jitted),
-        replace(calls, jobs=[*map(_call, calls.jobs)]),
+        of_cases("calls of small arrays, eager against jitted", calls, eager),
         of_cases(f"gradients, {MOVED}", gather_gradients.cases(count), gather_gradients.implementations(peers=peers)),
         of_cases(f"graphs, {MOVED}", graph_fusion.cases(count), graph_fusion.implementations(peers=peers)),
         of_cases(
@@ -84,12 +83,3 @@ def _files(size: int) -> Section:
     """Streaming from file to file; `size` bytes are enough to make compilation negligible."""
     job = Job(name_of(size), lambda effort: streamed(size, effort.rounds))
     return Section("from file to file, beside a NumPy copy", [job], ["dml_jax", "memmap copy"])
-
-
-def _call(job: Job) -> Job:
-    """The job, with ", call" after its name: another section has cases of the same name."""
-
-    def measured(effort: Effort) -> Sequence[Measured]:
-        return [replace(row, case=f"{row.case}, call") for row in job.measure(effort)]
-
-    return Job(f"{job.name}, call", measured)

@@ -155,13 +155,13 @@ def _cumulated_by_jnp(function: Callable[..., Any], a: Attributes) -> Callable[.
 
     if a["direction"] == "increasing":
         return combined
-    return lambda x: _turned(combined(_turned(x, axis)), axis)
+    return lambda x: jnp.flip(combined(jnp.flip(x, axis)), axis)
 
 
 def _cumulated_by_numpy(function: Callable[..., Any], a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
     """Cumulative sums and products in NumPy: on flipped views if decreasing; float16 accumulates in float32."""
     if a["direction"] == "decreasing":
-        out, x = _turned(out, a["axis"]), _turned(x, a["axis"])
+        out, x = np.flip(out, a["axis"]), np.flip(x, a["axis"])
     if out.dtype == np.float32:
         function(x, a["axis"], out=out)
     else:
@@ -173,10 +173,6 @@ def _cumulated_by_torch(name: str, torch: Any, a: Attributes) -> Callable[..., A
     if a["direction"] == "increasing":
         return lambda out, x: function(x, axis, out=out)
     return lambda out, x: function(x.flip(axis), axis).flip(axis)
-
-
-def _turned(x: Any, axis: int) -> Any:
-    return x[:, ::-1] if axis else x[::-1]
 
 
 OPERATORS: Mapping[str, Operator] = {

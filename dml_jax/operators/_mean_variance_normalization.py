@@ -57,13 +57,28 @@ def _standardize(
     return narrow_apart(y, input.dtype)
 
 
-class MeanVarianceNormalizationDesc(OperatorDesc):
+class _VersionDesc(OperatorDesc, is_base=True):
+    """The base of all versions.
+
+    Args:
+      scale: of each dimension 1 or the size of `input`; or None.
+      bias: as `scale`; below feature level 5_2 both are given, or none.
+    """
+
+    input: Input
+    scale: OptionalInput
+    bias: OptionalInput
+    output: Output
+
+    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    constraints = SIZES
+
+
+class MeanVarianceNormalizationDesc(_VersionDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC: normalizes pictures, each channel alone or all together.
 
     Args:
       input: (N, C, H, W).
-      scale: of each dimension 1 or the size of `input`; or None.
-      bias: as `scale`; below feature level 5_2 both are given, or none.
       cross_channel: whether the mean and the variance are of all channels, or of each.
       normalize_variance: whether elements are divided by their deviation.
 
@@ -79,18 +94,12 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
     Source: DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC. An older page adds Epsilon to the deviation.
     """
 
-    input: Input
-    scale: OptionalInput
-    bias: OptionalInput
-    output: Output
     cross_channel: Bool
     normalize_variance: Bool
     epsilon: Epsilon
     fused_activation: Fused = None
 
-    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
     support = levels(("1_0", RANK_4, FLOATS))
-    constraints = SIZES
     lifted = (("5_2", BOTH),)
 
     def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
@@ -98,12 +107,11 @@ class MeanVarianceNormalizationDesc(OperatorDesc):
         return _standardize(self, input, (scale, bias), axes, use_variance=self.normalize_variance)
 
 
-class MeanVarianceNormalization1Desc(OperatorDesc):
+class MeanVarianceNormalization1Desc(_VersionDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC: normalizes along dimensions, as a layer or an instance is.
 
     Args:
       scale: of each dimension 1 or the size of `input`; or None. Below feature level 4_0 it has a number per channel.
-      bias: as `scale`; below feature level 5_2 both are given, or none.
       axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
       normalize_variance: whether elements are divided by their deviation.
 
@@ -120,16 +128,11 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
       MEAN_VARIANCE_NORMALIZATION does without CrossChannel, the newest one {2, 3}.
     """
 
-    input: Input
-    scale: OptionalInput
-    bias: OptionalInput
-    output: Output
     axes: Axes
     normalize_variance: Bool
     epsilon: Epsilon
     fused_activation: Fused = None
 
-    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
     support = levels(("3_1", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
     constraints = (*SIZES, AXES)
     lifted = (("5_2", BOTH), ("4_0", _per_channel("scale")), ("4_0", _per_channel("bias")))
@@ -138,11 +141,10 @@ class MeanVarianceNormalization1Desc(OperatorDesc):
         return _standardize(self, input, (scale, bias), self.axes, use_variance=self.normalize_variance)
 
 
-class MeanVarianceNormalization2Desc(OperatorDesc):
+class MeanVarianceNormalization2Desc(_VersionDesc):
     """DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC: normalizes along dimensions, about the mean or about 0.
 
     Args:
-      scale: of each dimension 1 or the size of `input`; or None.
       bias: as `scale`.
       axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
       use_mean: whether the mean is subtracted; if not, the variance is the mean of squares, as in RMS normalization.
@@ -160,17 +162,12 @@ class MeanVarianceNormalization2Desc(OperatorDesc):
       builds SimplifiedLayerNormalization of it, without UseMean.
     """
 
-    input: Input
-    scale: OptionalInput
-    bias: OptionalInput
-    output: Output
     axes: Axes
     use_mean: Bool
     use_variance: Bool
     epsilon: Epsilon
     fused_activation: Fused = None
 
-    in_jax = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
     support = levels(("6_3", RANKS_1_TO_8, FLOATS))
     constraints = (*SIZES, AXES)
 

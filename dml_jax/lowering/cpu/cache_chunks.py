@@ -108,7 +108,7 @@ def widened_slice(array: jax.Array, starts: Sequence[Any], sizes: Sequence[int],
 def _run(case: AxisCase) -> Move | None:
     """An operation without `join` needs all numbers along its axes in one chunk."""
     operation, cut = case.operation, cut_dimension(case.input.shape, case.operation.wide)
-    can = case.devices == 1 and (operation.join or all(axis > cut for axis in case.axes))
+    can = operation.join or all(axis > cut for axis in case.axes)
     return partial(_compute, operation, case.wide_bytes < FRESH) if can else None
 
 

@@ -53,10 +53,6 @@ def _concatenate(tile: Tile, _: None, array: jax.Array) -> jax.Array:
     return array
 
 
-def _permute(case: PermuteCase) -> Move | None:
-    return as_bits(partial(_permute_halves, case)) if case.devices == 1 else None
-
-
 def _permute_halves(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
     array, first = lax.reshape(array, case.sizes), case.order[0]
     middle = case.sizes[first] // 2
@@ -87,6 +83,6 @@ def _is_loop_over_registers(case: PermuteCase) -> bool:
 
 
 VARIANTS = (
-    Variant("halves", "move", "cpu", _repeat, _has_long_rows),
-    Variant("halves", "permute", "cpu", _permute, _pays),
+    Variant("halves", "move", "cpu", _repeat, _has_long_rows, on_several=True),
+    Variant("halves", "permute", "cpu", lambda case: as_bits(partial(_permute_halves, case)), _pays),
 )

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...operations.convolution import ConvolutionCase
-from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.sliding_windows import Windows
 from ...operations.unfold import fold_windows, unfold_slices
@@ -25,10 +24,6 @@ from .machine import FRESH
 
 KEPT = FRESH // 2  # bytes that the C library keeps for the next call, and as much for the product
 VECTOR = 16  # floats of the longest vector: XLA:CPU's convolution multiplies along channels
-
-
-def _convolve(case: ConvolutionCase) -> Move | None:
-    return case.move(partial(_multiply_columns, case)) if case.devices == 1 else None
 
 
 def _pays(case: ConvolutionCase) -> bool:
@@ -78,7 +73,7 @@ def _multiply_at_once(filters: jax.Array, columns: jax.Array, precision: lax.Pre
 
 def _convolve_back(case: ConvolutionCase) -> Move | None:
     """None for its gradients, which are faster plainly on some shapes."""
-    return case.move(partial(_add_columns, case)) if case.devices == 1 and case.gives == "output" else None
+    return case.move(partial(_add_columns, case)) if case.gives == "output" else None
 
 
 def _back_pays(case: ConvolutionCase) -> bool:
@@ -118,6 +113,6 @@ def _over_result(dim: Windows, size: int) -> Windows:
 
 
 VARIANTS = (
-    Variant("im2col", "convolution", "cpu", _convolve, _pays),
+    Variant("im2col", "convolution", "cpu", lambda case: case.move(partial(_multiply_columns, case)), _pays),
     Variant("im2col", "transposed convolution", "cpu", _convolve_back, _back_pays),
 )

@@ -43,7 +43,7 @@ def _read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> j
 
 
 def _read_rows(case: GatherCase) -> Move | None:
-    can = case.row_dims and case.devices == 1 and has_unsigned(case.input.dtype)
+    can = case.row_dims and has_unsigned(case.input.dtype)
     return partial(_read_long, case.read, case.row_dims) if can else None
 
 

@@ -35,7 +35,7 @@ BLOCK = 32  # elements that one triangular matrix adds up
 def _scan(case: CumulativeCase) -> Move | None:
     """Cumulative sums of floats along the last axis, apart from axes of size 1."""
     is_sum = case.kind is SUMMATION and jnp.issubdtype(case.input.dtype, jnp.floating)
-    return partial(_add_chunks, case) if is_sum and case.side_by_side == 1 and case.devices == 1 else None
+    return partial(_add_chunks, case) if is_sum and case.side_by_side == 1 else None
 
 
 def _add_chunks(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
@@ -100,7 +100,7 @@ def _multiply(rows: jax.Array, reverse: bool) -> jax.Array:
 
 def _multiply_int8(case: IntegerProductCase) -> Move | None:
     """Of a matrix that is no constant, whose sums would be known."""
-    return _append_ones if case.devices == 1 and case.has_zero_point and case.known is None else None
+    return _append_ones if case.has_zero_point and case.known is None else None
 
 
 def _append_ones(b: jax.Array, a: jax.Array, p: jax.Array) -> jax.Array:

@@ -37,9 +37,7 @@ TILE_COLUMNS = 128  # or a multiple: products of other numbers of columns are sl
 THIN = 32  # rows whose product takes no longer than to write the weights to memory and to read them
 
 
-def _multiply(case: PackedProductCase) -> Move | None:
-    if case.devices > 1:
-        return None
+def _multiply(case: PackedProductCase) -> Move:
     few = _add_columns if case.known else _add_bytes
     return _batched(case, few if case.has_few_rows else _multiply_tiles)
 
@@ -61,7 +59,7 @@ def _batched(case: PackedProductCase, run: Callable[..., jax.Array]) -> Move:
             return jax.vmap(case.plain, axes)(*operands), True
         flat = rows.reshape(-1, rows.shape[-1])
         many = replace(case, rows=jax.ShapeDtypeStruct(flat.shape, flat.dtype))
-        made = _multiply(many)(packed, flat, *parameters)  # type: ignore[misc]
+        made = _multiply(many)(packed, flat, *parameters)
         return made.reshape(*rows.shape[:-1], case.packed.shape[0]), True
 
     def move(packed: Any, rows: jax.Array, *parameters: jax.Array) -> jax.Array:

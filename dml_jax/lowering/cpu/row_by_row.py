@@ -35,11 +35,6 @@ FEW = 2  # rows, for which a matrix is widened in no more time than to order it 
 # Cumulative sums and products.
 
 
-def _scan(case: CumulativeCase) -> Move | None:
-    """On one device only: devices that share the axis would send each other every row."""
-    return partial(_scan_rows, case) if case.devices == 1 else None
-
-
 def _scan_rows(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
     def step(total: jax.Array, image: jax.Array) -> tuple[jax.Array, jax.Array]:
         total = case.kind.combine(total, to_numbers(image, x.dtype).astype(case.wide))
@@ -55,7 +50,7 @@ def _scan_rows(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
 
 
 def _fold(case: AxisCase) -> Move | None:
-    can = case.operation.combine and len(case.axes) == 1 and case.devices == 1
+    can = case.operation.combine and len(case.axes) == 1
     return partial(_fold_rows, case.operation, case.axes[0]) if can else None
 
 
@@ -90,7 +85,7 @@ def _widens_rows(case: AxisCase) -> bool:
 def _multiply(case: IntegerProductCase) -> Move | None:
     """A batch of rows is more rows, whose product is the plain one."""
     *batch, depth, _ = case.b.shape
-    if case.devices > 1 or prod(batch) != 1 or prod(case.a.shape[:-1]) > FEW:
+    if prod(batch) != 1 or prod(case.a.shape[:-1]) > FEW:
         return None
 
     @custom_vmap
@@ -126,8 +121,15 @@ def _add_rows(matrix: jax.Array, rows: jax.Array) -> jax.Array:
     return lax.fori_loop(0, count, lambda at, sums: sums + total(first + at * step, step), total(0, first))
 
 
+# On one device only: devices that share the axis would send each other every row.
 VARIANTS = (
-    Variant("row_by_row", "cumulative", "cpu", _scan, lambda case: case.side_by_side >= LEAST),
+    Variant(
+        "row_by_row",
+        "cumulative",
+        "cpu",
+        lambda case: partial(_scan_rows, case),
+        lambda case: case.side_by_side >= LEAST,
+    ),
     Variant("row_by_row", "axis_operation", "cpu", _fold, _widens_rows),
     Variant("row_by_row", "integer_product", "cpu", _multiply, _has_wide_rows),
 )

@@ -62,7 +62,7 @@ def _leave(case: TableCopy) -> Move | None:
 
 
 def _update_copy(case: StridedWrite) -> Move | None:
-    can = case.bytes > 0 and case.devices == 1 and _is_copied(case.buffer)
+    can = case.bytes > 0 and _is_copied(case.buffer)
     return partial(_branch_into_copy, case.layout) if can and case.layout.window(case.buffer.shape[0]) else None
 
 
@@ -73,11 +73,13 @@ def _branch_into_copy(layout: Layout, _: None, buffer: jax.Array, updates: jax.A
     return lax.cond(hide_constant(True), taken, lambda buffer, _: buffer, table, updates)
 
 
+def _is_large(case: ScatterCase | TableCopy) -> bool:
+    return not is_tiny(case.input, case.updates)
+
+
 VARIANTS = (
-    Variant(
-        "scatter_into_copy", "scatter", "cpu", _write_into_copy, lambda case: not is_tiny(case.input, case.updates)
-    ),
-    Variant("scatter_into_copy", "copy_table", "cpu", _leave, lambda case: not is_tiny(case.input, case.updates)),
+    Variant("scatter_into_copy", "scatter", "cpu", _write_into_copy, _is_large, on_several=True),
+    Variant("scatter_into_copy", "copy_table", "cpu", _leave, _is_large, on_several=True),
     Variant(
         "scatter_into_copy", "strided_write", "cpu", _update_copy, lambda case: not is_tiny(case.buffer, case.updates)
     ),

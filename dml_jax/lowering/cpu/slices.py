@@ -27,7 +27,7 @@ MOST_CONVOLUTIONS = 32  # likewise
 
 
 def _convolve(case: ConvolutionCase) -> Move | None:
-    if case.devices > 1 or case.call.groups == 1:
+    if case.call.groups == 1:
         return None
     if case.is_depthwise:
         return case.move(partial(_scale_slices, case)) if case.kernel <= MOST_COMPILED else None

@@ -31,8 +31,8 @@ RUN = 1024  # bytes: a shorter run gains less than the branch and its loop take 
 
 
 def _cut(case: MoveCase) -> Move | None:
-    part, can = case.move, case.devices == 1 and case.bytes > 0
-    return partial(_cut_flat, part, case.result.shape) if isinstance(part, Part) and can else None
+    part = case.move
+    return partial(_cut_flat, part, case.result.shape) if isinstance(part, Part) and case.bytes > 0 else None
 
 
 def _has_short_rows(case: MoveCase) -> bool:
@@ -59,8 +59,7 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
 
 def _permute(case: PermuteCase) -> Move | None:
     """None for floats that XLA:CPU quiets: to move them as integers after a barrier takes two more passes."""
-    can = case.devices == 1 and not is_narrow(case.operand.dtype)
-    return partial(_permute_after_barrier, case) if can else None
+    return None if is_narrow(case.operand.dtype) else partial(_permute_after_barrier, case)
 
 
 def _has_far_sides(case: PermuteCase) -> bool:
@@ -87,7 +86,7 @@ def _are_strided(case: WindowCase) -> bool:
 
 
 VARIANTS = (
-    Variant("unfused", "max_pool", "cpu", _pool, _are_strided),
+    Variant("unfused", "max_pool", "cpu", _pool, _are_strided, on_several=True),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
     Variant("unfused", "permute", "cpu", _permute, _has_far_sides),
 )

@@ -40,7 +40,7 @@ def _windows(case: MoveCase) -> Move | None:
     """Pays for few windows, if nearly all of them lie inside the array."""
     border = case.move
     # LLVM chooses among images of narrow floats as floats.
-    if not isinstance(border, Border) or case.devices > 1 or case.bytes == 0 or is_narrow(case.result.dtype):
+    if not isinstance(border, Border) or case.bytes == 0 or is_narrow(case.result.dtype):
         return None
     return partial(_pad, border) if _fits_windows(case.data[0].shape, border) else None
 

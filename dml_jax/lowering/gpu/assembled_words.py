@@ -68,6 +68,6 @@ def _is_torn(case: MoveCase) -> bool:
 
 
 VARIANTS = (
-    Variant("assembled_words", "gather", "cuda", _read_elements, _fills_a_warp),
-    Variant("assembled_words", "move", "cuda", _move, _is_torn),
+    Variant("assembled_words", "gather", "cuda", _read_elements, _fills_a_warp, on_several=True),
+    Variant("assembled_words", "move", "cuda", _move, _is_torn, on_several=True),
 )

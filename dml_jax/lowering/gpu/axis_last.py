@@ -22,7 +22,7 @@ MEMORY = 8 * 2**30  # bytes of operands: as many are needed once more
 
 def _read_elements(case: GatherCase) -> Move | None:
     is_along = case.read.slices.kind == "elements" and case.axis < case.input.ndim - 1
-    return as_bits(partial(_read_last, case.read), is_float8) if is_along and case.devices == 1 else None
+    return as_bits(partial(_read_last, case.read), is_float8) if is_along else None
 
 
 def _pays(case: GatherCase) -> bool:

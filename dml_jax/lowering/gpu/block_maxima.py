@@ -71,6 +71,8 @@ def _read(array: jax.Array, places: jax.Array, axis: int) -> jax.Array:
 
 
 VARIANTS = (
-    Variant("block_maxima", "top_k", "cuda", _search_blocks, lambda case: case.k > 1 and _has_blocks(case)),
-    Variant("block_maxima", "top_k", "cpu", _search, lambda case: case.size >= FEW * case.k),
+    Variant(
+        "block_maxima", "top_k", "cuda", _search_blocks, lambda case: case.k > 1 and _has_blocks(case), on_several=True
+    ),
+    Variant("block_maxima", "top_k", "cpu", _search, lambda case: case.size >= FEW * case.k, on_several=True),
 )

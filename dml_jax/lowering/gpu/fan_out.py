@@ -46,7 +46,7 @@ def _fill(value: Any, sizes: Sequence[int]) -> jax.Array:
 
 def _fan_out(case: MoveCase) -> Move | None:
     move, result = case.move, case.result
-    if case.devices > 1 or not _can_fan_out(result.shape, result.dtype):
+    if not _can_fan_out(result.shape, result.dtype):
         return None
     if isinstance(move, Fill):
         return lambda _, value: _fill(value, move.sizes)

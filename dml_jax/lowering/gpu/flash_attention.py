@@ -58,7 +58,7 @@ class _Exclusions(NamedTuple):
 
 
 def _attend_in_tiles(case: AttentionCase) -> Move | None:
-    if case.devices != 1 or not _can(case):
+    if not _can(case):
         return None
     is_output = case.gives == "attention"
     move = partial(_attention, case, 1) if is_output else cotangents_of(partial(_attention, case, 2))

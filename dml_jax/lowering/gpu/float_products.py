@@ -12,14 +12,9 @@ import numpy as np
 from jax import lax
 
 from ...operations.convolution_sums import ConvolutionSumsCase
-from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import hide_constant
 from .memory_coalescing import CACHE
-
-
-def _convolve(case: ConvolutionSumsCase) -> Move | None:
-    return partial(_in_floats, case) if case.devices == 1 else None
 
 
 def _in_floats(case: ConvolutionSumsCase, filters: Any, x: jax.Array, *zeros: jax.Array) -> jax.Array:
@@ -48,4 +43,4 @@ def _pays(case: ConvolutionSumsCase) -> bool:
     return prod(case.filters.shape[1:]) * prod((case.x.shape[0], *case.result.shape[2:])) > CACHE
 
 
-VARIANTS = (Variant("float_products", "convolution_sums", "cuda", _convolve, _pays),)
+VARIANTS = (Variant("float_products", "convolution_sums", "cuda", lambda case: partial(_in_floats, case), _pays),)

@@ -50,4 +50,4 @@ def _read(border: Border, _: None, array: jax.Array) -> jax.Array:
     return read(jnp.stack(sources, -1), array)
 
 
-VARIANTS = (Variant("gathered", "move", "cuda", _gather, _pays),)
+VARIANTS = (Variant("gathered", "move", "cuda", _gather, _pays, on_several=True),)

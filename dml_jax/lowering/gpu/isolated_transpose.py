@@ -13,7 +13,6 @@ import jax
 from jax import lax
 
 from ...operations.permute import PermuteCase
-from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import as_bits
 from ...operations.values.packed_words import lanes
@@ -23,10 +22,6 @@ SIDE = 16  # the shortest side of a transpose for which XLA:GPU has tiles withou
 # The long side of a matrix with a short one is cut into runs: XLA:GPU moves some at half the speed, but not runs of 8
 # or 16 times an odd number of elements, of some two lines of a cache.
 SHORT_SIDE, LONG_SIDE, RUNS, BEST_RUN = 12, 1024, range(56, 401), 240
-
-
-def _permute(case: PermuteCase) -> Move | None:
-    return as_bits(partial(_transpose, case)) if case.devices == 1 else None
 
 
 def _pays(case: PermuteCase) -> bool:
@@ -68,4 +63,4 @@ def _in_runs(case: PermuteCase) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (*batch, rows, columns // run, run), (*outer, lead + 1, lead + 2, lead)
 
 
-VARIANTS = (Variant("isolated_transpose", "permute", "cuda", _permute, _pays),)
+VARIANTS = (Variant("isolated_transpose", "permute", "cuda", lambda case: as_bits(partial(_transpose, case)), _pays),)

@@ -85,7 +85,7 @@ def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) 
 
 
 def _permute(case: PermuteCase) -> Move | None:
-    tile = _tile(case) if case.devices == 1 else None
+    tile = _tile(case)
     return tile and as_bits(partial(_permute_tile, case, tile))
 
 

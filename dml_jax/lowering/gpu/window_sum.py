@@ -23,7 +23,7 @@ SHORT_SIDE = 8  # elements that a word or two hold
 
 def _permute(case: PermuteCase) -> Move | None:
     count = lanes(case.operand.dtype)
-    is_whole = case.devices == 1 and count > 1 and case.result.size % count == 0
+    is_whole = count > 1 and case.result.size % count == 0
     return partial(_permute_pairs, case) if is_whole else None
 
 

@@ -95,8 +95,8 @@ def _needs_no_copy(case: ViewCase) -> bool:
 
 
 VARIANTS = (
-    Variant("words", "gather", "cuda", _read_rows, lambda case: case.row_bytes >= 4),
-    Variant("words", "move", "cuda", _move, lambda case: True),
-    Variant("words", "scatter", "cuda", _write_rows, lambda case: True),
-    Variant("words", "view", "cuda", _view_rows, _needs_no_copy),
+    Variant("words", "gather", "cuda", _read_rows, lambda case: case.row_bytes >= 4, on_several=True),
+    Variant("words", "move", "cuda", _move, lambda case: True, on_several=True),
+    Variant("words", "scatter", "cuda", _write_rows, lambda case: True, on_several=True),
+    Variant("words", "view", "cuda", _view_rows, _needs_no_copy, on_several=True),
 )

@@ -24,6 +24,11 @@ class Case(Protocol):
     """Facts of one call that are known while it is traced: shapes and types, attributes, the number of devices."""
 
     @property
+    def devices(self) -> int:
+        """Among how many devices XLA may divide an array."""
+        ...
+
+    @property
     def bytes(self) -> int:
         """The bytes read and written; 0 where a size is symbolic, or only the plain implementation runs."""
         ...
@@ -49,6 +54,8 @@ class Variant:
       platform: as jax.lax.platform_dependent names it.
       run: takes a case; returns the function of (where, *data), or None where the mechanism cannot do it.
       pays: takes a case; whether the mechanism is faster than the plain implementation, by its own arithmetic.
+      on_several: whether `run` takes a case of several devices, too. Most mechanisms cut, merge or number dimensions,
+        which is right only where no other device has a part of them.
     """
 
     name: str
@@ -56,6 +63,7 @@ class Variant:
     platform: str
     run: Callable[[Any], Callable[..., Any] | None]
     pays: Callable[[Any], bool]
+    on_several: bool = False
 
 
 class Choice(NamedTuple):
@@ -110,8 +118,9 @@ def _first(operation: str, platform: str, case: Case, forced: str | None) -> tup
     # `use_form` forces variants for small calls, too. Calls of 0 bytes, of empty or symbolic arrays, run plainly.
     variants = _variants(operation) if case.bytes >= (1 if forced else SMALL) else []
     for variant in variants:
-        is_asked = variant.name == forced if forced else variant.platform == platform and variant.pays(case)
-        if is_asked and (run := variant.run(case)):
+        is_named = variant.name == forced if forced else variant.platform == platform
+        can = is_named and (variant.on_several or case.devices == 1)
+        if can and (forced or variant.pays(case)) and (run := variant.run(case)):
             return variant.name, run
     return "plain", case.plain
 

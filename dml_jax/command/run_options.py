@@ -168,18 +168,11 @@ _ONNX = (
 )
 
 
-def timing_options(function: Any) -> Any:
-    """Adds the timing options."""
-    return reduce(lambda decorated, option: option(decorated), reversed(_TIMING), function)
+def _adding(options: Sequence[Any]) -> Callable[[Any], Any]:
+    """Returns a decorator that adds options to a command, in their order."""
+    return lambda function: reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
-def data_options(function: Any) -> Any:
-    """Adds the options of the data that an ONNX model or a graph runs on."""
-    return reduce(
-        lambda decorated, option: option(decorated), (_SEED, max_nodes, *reversed(_SIZES), input_files), function
-    )
-
-
-def onnx_options(function: Any) -> Any:
-    """Adds the options of ONNX models."""
-    return reduce(lambda decorated, option: option(decorated), reversed(_ONNX), function)
+timing_options = _adding(_TIMING)
+data_options = _adding((input_files, *_SIZES, max_nodes, _SEED))  # of an ONNX model or a graph
+onnx_options = _adding(_ONNX)

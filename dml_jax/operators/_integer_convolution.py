@@ -40,9 +40,10 @@ from ._quantization import (
     PerAxis,
     below,
     multiply_integers,
+    older_rank_rules,
+    parameter_rules,
     rank_within,
     rescale,
-    rules_of,
     scales_of,
     signed_bytes,
     zero_points_of,
@@ -67,16 +68,6 @@ def _window_rules() -> Iterator[Rule]:
     named = (rule for rule in (*COUNTS, *least) if "output_padding" not in rule.name)
     output = sizes_follow("output", partial(sizes_of, which=0), "(N, filters, places of a filter along each dimension)")
     yield from map(_forward, (*named, at_least("group_count", 1), GROUPS, CHANNELS, FITS, output))
-
-
-def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
-    for tensor in tensors:
-        yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
-
-
-def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
-    """The ranks of scales and zero points at the oldest feature level."""
-    return tuple(below("4_0", rank_within(name, 4, 4)) for name in names)
 
 
 def convolve_integers(
@@ -179,8 +170,8 @@ class ConvolutionIntegerDesc(OperatorDesc):
         Support.of(level, ranks, input=BYTES, filter=BYTES, output=(DataType.INT32,))
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
-    lifted = _older_rank_rules(*zero_points_of(*_INPUTS))
+    constraints = (*_window_rules(), *parameter_rules(_AXES, *_INPUTS, scaled=False))
+    lifted = older_rank_rules(*zero_points_of(*_INPUTS))
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return convolve_integers(**arrays, **_windows_and_groups(self))
@@ -243,11 +234,11 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     )
     constraints = (
         *_window_rules(),
-        *_parameters(*_ALL, scaled=True),
+        *parameter_rules(_AXES, *_ALL),
         if_given("bias", _forward(sizes_follow("bias", bias_sizes, "(1, filters, 1, ...)"))),
     )
     lifted = (
-        *_older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)),
+        *older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)),
         below("5_2", rank_within("filter_scale", 3, 4)),
     )
 

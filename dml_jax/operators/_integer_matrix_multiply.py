@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +22,10 @@ from ._quantization import (
     PerAxis,
     below,
     multiply_integers,
+    older_rank_rules,
+    parameter_rules,
     rank_within,
     rescale,
-    rules_of,
     same_type,
     scales_of,
     spread,
@@ -92,14 +92,7 @@ _PRODUCT = sizes_follow("output", product_sizes, "(..., the rows of {a}, the col
 _SIZES = tuple(map(_plain, (SAME_BATCH, SAME_INNER_SIZE, _PRODUCT)))
 
 
-def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
-    for tensor in tensors:
-        yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
-
-
-def _older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
-    """The ranks of scales and zero points at older feature levels."""
-    return (*(below("4_0", rank_within(name, 4, 4)) for name in names), below("5_2", rank_within("b_zero_point", 2, 4)))
+_OLDER_RANK_OF_B = below("5_2", rank_within("b_zero_point", 2, 4))
 
 
 class MatrixMultiplyIntegerDesc(OperatorDesc):
@@ -134,8 +127,8 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
         Support.of(level, ranks, a=BYTES, b=BYTES, output=(DataType.INT32,))
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints = (*_SIZES, *_parameters(*_INPUTS, scaled=False))
-    lifted = _older_rank_rules(*zero_points_of(*_INPUTS))
+    constraints = (*_SIZES, *parameter_rules(_AXES, *_INPUTS, scaled=False))
+    lifted = (*older_rank_rules(*zero_points_of(*_INPUTS)), _OLDER_RANK_OF_B)
 
     def compute_checked(
         self, a: jax.Array, a_zero_point: jax.Array | None, b: jax.Array, b_zero_point: jax.Array | None
@@ -192,8 +185,8 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
         Support.of(level, ranks, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL))
         for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
     )
-    constraints = (*_SIZES, *_parameters(*_ALL, scaled=True))
-    lifted = _older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL))
+    constraints = (*_SIZES, *parameter_rules(_AXES, *_ALL))
+    lifted = (*older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)), _OLDER_RANK_OF_B)
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return multiply_quantized(**arrays, dtype=self.output.dtype)
@@ -242,7 +235,7 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     support = (Support.of("6_2", _RANKS, a=INTEGERS, a_scale=FLOATS),)
     constraints = (
         *_SIZES,
-        *_parameters(*_INPUTS, scaled=True),
+        *parameter_rules(_AXES, *_INPUTS),
         same_dtype("b_scale", "a_scale"),
         if_given("bias", _plain(sizes_follow("bias", product_sizes, "(..., the rows of {a}, the columns of {b})"))),
         if_given("bias", same_dtype("bias", "a_scale")),

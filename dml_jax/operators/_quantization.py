@@ -1,6 +1,6 @@
 """Arithmetic of quantised numbers, (q - zero point) * scale, and rules of scales and zero points."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,6 +176,17 @@ def rules_of(tensor: str, axis: PerAxis | None = None, ranks: int = 8, *, scaled
         if ranks < 8:
             yield rank_within(name, 1, ranks)
     yield same_type(zero_point, tensor)
+
+
+def parameter_rules(axes: Mapping[str, PerAxis | None], *tensors: str, scaled: bool = True) -> Iterator[Rule]:
+    """Yields `rules_of` tensors of up to 4 dimensions, whose parameters may differ along `axes`."""
+    for tensor in tensors:
+        yield from rules_of(tensor, axes[tensor], 4, scaled=scaled)
+
+
+def older_rank_rules(*names: str) -> tuple[tuple[str, Rule], ...]:
+    """The ranks of scales and zero points at the oldest feature levels."""
+    return tuple(below("4_0", rank_within(name, 4, 4)) for name in names)
 
 
 def _sizes(name: str, tensor: str, axis: PerAxis | None) -> Rule:

@@ -11,24 +11,17 @@ import numpy as np
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
+from ..core.rules import Operands, custom, floats, minimum_rank, same_sizes
 from ..core.sharding import dims_of_input
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.field_types import Row
 from ..core.structs.fields import FLOAT, Float, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
-from ..errors import DataTypeError
 from ..operations.values.accumulation_types import in_type, narrow_apart
-from ..operations.values.bit_exact import is_key
 
 __all__ = ["ValueScale2DDesc", "value_scale_2d"]
 
 CHANNELS = -3
-
-
-def _no_float(x: Operands) -> str | None:
-    is_float = not is_key(x["input"]) and jnp.issubdtype(x["input"].dtype, jnp.floating)
-    return None if is_float else f"it is {x['input'].dtype}"
 
 
 def _other_count(x: Operands) -> str | None:
@@ -45,7 +38,7 @@ def _neither_grey_nor_colour(x: Operands) -> str | None:
 PER_CHANNEL = custom("one_per_channel(bias)", "{bias} must have one number per channel of {input}", _other_count)
 RULES = (
     minimum_rank("input", 3),
-    Rule("float(input)", "{input}.{dtype} must be a floating-point type", _no_float, DataTypeError),
+    floats("input"),
     PER_CHANNEL,
 )
 

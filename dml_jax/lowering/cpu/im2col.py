@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...operations.convolution import ConvolutionCase
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.sliding_windows import Windows
 from ...operations.unfold import fold_windows, unfold_slices

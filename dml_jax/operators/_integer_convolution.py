@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from math import prod
+from operator import add
 from typing import Any
 
 import jax
@@ -18,8 +19,9 @@ from ..core.structs.fields import Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ..operations.sliding_windows import Windows
+from ..operations.sliding_windows import MOST_SLICES, Windows
 from ..operations.unfold import unfold_windows
+from ..operations.window_slices import read_slices
 from ._convolution import (
     CHANNELS,
     COUNTS,
@@ -39,6 +41,7 @@ from ._quantization import (
     REAL,
     PerAxis,
     below,
+    centred,
     multiply_integers,
     older_rank_rules,
     parameter_rules,
@@ -80,8 +83,12 @@ def convolve_integers(
 ) -> jax.Array:
     """Sums of products in int32, as matrix products of windows (im2col): no GPU convolves integers of 32 bits.
 
-    The zero point of the input has one element, that of the filter one, or one for each filter, (1, O, 1, 1).
+    Depthwise ones are sums of slices: their products would be of single rows. The zero point of the input has one
+    element, that of the filter one, or one for each filter, (1, O, 1, 1).
     """
+    if 1 < groups == input.shape[1] and prod(w.window for w in windows) <= MOST_SLICES:
+        numbers = centred(filter, _per_filter(filter_zero_point, filter))
+        return _scale_slices(centred(input, input_zero_point), numbers, windows)
     depth = prod(filter.shape[1:])
     x, zero = signed_bytes(input, input_zero_point)
     # Padding is the zero point, from which nothing is left.
@@ -89,15 +96,32 @@ def convolve_integers(
     padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(w.start, w.end, 0) for w in windows])
     inside = [replace(w, size=w.padded, start=0, end=0) for w in windows]
     columns = unfold_windows(padded, inside).reshape(len(x), groups, depth, prod(w.count for w in windows))
-    of_filters = None
-    if filter_zero_point is not None:
-        aligned = filter_zero_point.reshape(right_aligned(filter_zero_point.shape, filter.ndim))
-        of_filters = jnp.broadcast_to(aligned.swapaxes(0, 1), (len(filter), *(1,) * (filter.ndim - 1)))
-        of_filters = of_filters.reshape(groups, -1, 1)
+    of_filters = _per_filter(filter_zero_point, filter)
+    if of_filters is not None:
+        of_filters = jnp.broadcast_to(of_filters, (len(filter), *(1,) * (filter.ndim - 1))).reshape(groups, -1, 1)
     weights, columns = filter.reshape(groups, -1, depth), jnp.moveaxis(columns, 0, 2).reshape(groups, depth, -1)
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
     by_example = sums.reshape(len(filter), len(x), *(w.count for w in windows))
     return by_example.swapaxes(0, 1)
+
+
+def _per_filter(zero_point: jax.Array | None, filter: jax.Array) -> jax.Array | None:
+    """Zero points with the filters first, (1 or O, 1, ...)."""
+    if zero_point is None:
+        return None
+    return zero_point.reshape(right_aligned(zero_point.shape, filter.ndim)).swapaxes(0, 1)
+
+
+def _scale_slices(x: jax.Array, filters: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """Sums the slices of each channel, each slice multiplied by one element of its filters."""
+    (batch, channels, *_), counts = x.shape, [w.count for w in windows]
+    numbers = jnp.moveaxis(filters.reshape(channels, -1, prod(filters.shape[1:])), 2, 0)
+    slices = read_slices(x, range(2, x.ndim), windows)
+    scaled = (
+        each[:, :, None] * number[None, ..., *(None,) * len(counts)]
+        for each, number in zip(slices, numbers, strict=True)
+    )
+    return reduce(add, scaled).reshape(batch, len(filters), *counts)
 
 
 def convolve_quantized(

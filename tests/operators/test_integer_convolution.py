@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from checks import assert_same_bits
@@ -175,6 +176,17 @@ def test_sums_are_exact_beyond_float32():
     wanted = (under @ (filter.reshape(2, -1).astype(np.int64) + 128).T).T.reshape(1, 2, 2, 2)
     assert wanted.min() > 2**24
     assert_same_bits(desc.compute(input, filter, np.int8([-128])), wanted.astype(np.int32))
+
+
+def test_depthwise_ones_multiply_no_matrices():
+    """Their products would be of single rows: two filters for each of 3 channels."""
+    rng = np.random.default_rng(2)
+    input, filter = rng.integers(0, 256, (2, 3, 4, 5)).astype(np.uint8), rng.integers(-128, 128, (6, 1, 2, 2))
+    at = ((1, 2), (2, 1), (1, 0), (0, 1))
+    desc = ConvolutionIntegerDesc(u8(*input.shape), u8(1), i8(6, 1, 2, 2), i8(1, 6, 1, 1), i32(2, 6, 3, 3), *at, 3)
+    arrays = (input, np.uint8([7]), filter.astype(np.int8), np.arange(6, dtype=np.int8).reshape(1, 6, 1, 1))
+    assert_same_bits(desc.compute(*arrays), sums(desc, *arrays))
+    assert "dot" not in jax.jit(desc.compute).lower(*arrays).as_text()
 
 
 def test_channels_last_by_strides():

@@ -12,16 +12,14 @@ from catalogue_cases import ORACLES
 from checks import (
     assert_close,
     assert_same_bits,
-    assert_sharded,
     exported,
     refused_without_x64,
     sampled,
     spread,
     together,
 )
-from jax.sharding import PartitionSpec as P
 from operator_cases import f32, i32, u64
-from small_arrays import numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, random_keys
 from variant_cases import chosen_on
 
 from dml_jax import (
@@ -129,23 +127,6 @@ def test_vmap_over_any_axis(function):
 def test_a_symbolic_axis_is_exported(function):
     call = exported(lambda x: function(x, 0, exclusive=True), "n, 6").call
     assert_same_bits(call(X), oracle(function, X, 0, exclusive=True))
-
-
-# Explicit meshes.
-
-
-@every_function
-def test_every_dimension_but_the_axis_keeps_its_sharding(function):
-    assert_sharded(function(on_explicit_mesh(X, None, "d"), 0), P(None, "d"), oracle(function, X, 0))
-
-
-@every_function
-def test_a_sharded_axis_needs_an_out_sharding(function):
-    x = on_explicit_mesh(X, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):
-        function(x, -1)
-    made = function(x, -1, out_sharding=jax.typeof(x).sharding)
-    assert_sharded(made, P(None, "d"), oracle(function, X, 1))
 
 
 # Mistakes.

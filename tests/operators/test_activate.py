@@ -14,7 +14,6 @@ from checks import (
     assert_calls_agree,
     assert_close,
     assert_same_bits,
-    assert_sharded,
     exported,
     refused_without_x64,
     sampled,
@@ -290,10 +289,6 @@ def test_symbolic_sizes_are_exported():
     for activation in (RELU, Activation("ACTIVATION_SOFTMAX1", ((0,),))):
         call = exported(partial(activate, activation=activation), "n, m").call
         assert_close(call(X / 4), exact(X / 4, activation), units=8)
-
-
-def test_every_dimension_keeps_its_sharding():
-    assert_sharded(activate(on_explicit_mesh(X, None, "d"), RELU), P(None, "d"), np.maximum(X, 0))
 
 
 def test_softmax_along_what_is_sharded_keeps_its_sharding():

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, sampled
+from checks import assert_calls_agree, assert_same_bits, sampled
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f16, f32, i8, i32, u8, u64
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import INTEGERS, NARROW, numbered, on_explicit_mesh, random_keys
+from small_arrays import INTEGERS, NARROW, numbered, random_keys
 
 from dml_jax import CastDesc, ConstraintError, DataTypeError, TensorDesc, cast, compile_operator
 
@@ -315,17 +314,6 @@ def test_gradients_are_converted_back(x64):
             assert_same_bits(back, wide)
             assert_same_bits(transposed, wide)
             assert_same_bits(tangent, cotangents)
-
-
-# Explicit meshes.
-
-
-@pytest.mark.parametrize("dtype", ["float16", "uint8", "bool"])
-def test_every_dimension_keeps_its_sharding(dtype):
-    x = on_explicit_mesh(X, None, "d")
-    assert_sharded(cast(x, dtype), P(None, "d"), oracle(X, dtype))
-    moved = cast(x, dtype, out_sharding=jax.typeof(x).sharding.update(spec=P("d", None)))
-    assert jax.typeof(moved).sharding.spec == P("d", None)
 
 
 # Mistakes.

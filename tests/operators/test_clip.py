@@ -6,13 +6,12 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i64
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_small_shape, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_small_shape, numbered, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -233,7 +232,7 @@ def test_infinities_and_nan():
     assert np.isnan(clip(X, -1, np.nan)).all()
 
 
-# Transformations and meshes.
+# Transformations.
 
 
 def test_gradients_are_zero_at_the_bounds_and_beyond():
@@ -252,11 +251,6 @@ def test_other_bounds_compile_nothing(compilations):
     with compilations() as compiled:
         clip(X, 1, 2)
     assert not compiled
-
-
-def test_every_dimension_keeps_its_sharding():
-    made = clip(on_explicit_mesh(X, None, "d"), -2, 3, scale=2)
-    assert_sharded(made, P(None, "d"), oracle(X, -2, 3, 2))
 
 
 def test_symbolic_sizes_are_exported():

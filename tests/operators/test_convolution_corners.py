@@ -3,13 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded
-from jax.sharding import PartitionSpec as P
+from checks import assert_close, assert_same_bits
 from operator_cases import f32
-from small_arrays import on_explicit_mesh
 
 from dml_jax import Activation, ConstraintError, ConvolutionDesc, convolution
-from operators.test_convolution import BIAS, FILTER, INPUT, LEAKY_RELU, exact, oracle
+from operators.test_convolution import BIAS, FILTER, INPUT, LEAKY_RELU, exact
 
 pytestmark = pytest.mark.device
 
@@ -75,13 +73,3 @@ def test_empty_arrays():
     )
     back = convolution(INPUT[:, :0], FILTER[:0], direction="backward")
     assert_same_bits(back, np.zeros((2, 2, 4, 5), np.float32))
-
-
-@pytest.mark.parametrize(("which", "spec"), [(0, (None, "d")), (0, (None, None, None, "d")), (1, (None, "d"))])
-def test_what_is_added_up_is_sharded_only_if_the_output_says_how(which, spec):
-    arrays = [INPUT, FILTER]
-    arrays[which] = on_explicit_mesh(arrays[which], *spec, *(None,) * (4 - len(spec)))
-    with pytest.raises(ConstraintError, match="is sharded over 'd', along which the devices must communicate"):
-        convolution(*arrays)
-    made = convolution(*arrays, out_sharding=P("d", None, None, None))
-    assert_sharded(made, P("d", None, None, None), oracle(INPUT, FILTER))

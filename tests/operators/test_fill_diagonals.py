@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
+from small_arrays import every_narrow_float, numbered, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -205,18 +204,6 @@ def test_a_new_value_compiles_nothing(compilations):
 def test_symbolic_sizes():
     call = exported(lambda x: fill_diagonals(x, begin=1, end=2**31, value=0), "a, b").call
     assert_same_bits(call(X[0]), np.tril(X[0]))
-
-
-# Explicit meshes.
-
-
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("spec", [("d", None, None), (None, "d", None), (None, None, "d")])
-@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
-def test_every_dimension_keeps_its_sharding(spec, dtype):
-    x = X.astype(dtype)
-    made = fill_diagonals(on_explicit_mesh(x, *spec), begin=0, end=2, value=7)
-    assert_sharded(made, P(*spec), oracle(x, 0, 2, 7))
 
 
 # Mistakes.

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported, refused_without_x64
-from jax.sharding import PartitionSpec as P
+from checks import assert_calls_agree, assert_same_bits, exported, refused_without_x64
 from operator_cases import Call, Example, Struct, f32, i8, u64
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, random_keys
 from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
@@ -180,13 +179,6 @@ def test_squares_side_by_side_are_a_permutation_with_variants():
     assert chosen_on("cpu", move, x) in ({"halves"}, {"unfused"})
 
 
-@pytest.mark.parametrize("spec", [("d", None, None), (None, "d", None)], ids=["batch", "channels"])
-def test_blocks_keep_their_sharding(spec):
-    x = numbered((2, 2 * 9, 4))
-    made = fold(on_explicit_mesh(x, *spec), (6, 6), (3, 3), strides=(3, 3))
-    assert_sharded(made, P(*spec, None), oracle(x, (6, 6), (3, 3), strides=(3, 3)))
-
-
 def test_strides_and_dilations_beyond_everything():
     """Of one window, or of one element, they mean nothing."""
     x = numbered((1, 5))
@@ -262,23 +254,6 @@ def test_the_gradient_unfolds():
 def test_symbolic_channels_are_exported():
     call = exported(lambda x: fold(x, (4, 3), (3, 2), start_padding=(0, 1)), "n, 6*c, 6").call
     assert_same_bits(call(X[None]), CASE(X)[None])
-
-
-# Explicit meshes.
-
-
-def test_channels_and_what_is_before_them_keep_their_sharding():
-    x = numbered((2, 4, 3))
-    for spec in (("d", None, None), (None, "d", None)):
-        assert_sharded(fold(on_explicit_mesh(x, *spec), (4,), (2,)), P(*spec), oracle(x, (4,), (2,)))
-
-
-def test_sharded_columns_need_an_out_sharding():
-    x = on_explicit_mesh(X, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):
-        fold(x, (7,), (2,))
-    made = fold(x, (7,), (2,), out_sharding=jax.typeof(x).sharding.update(spec=P("d", None)))
-    assert_same_bits(made, oracle(X, (7,), (2,)))
 
 
 # Mistakes.

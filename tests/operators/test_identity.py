@@ -8,16 +8,14 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded
+from checks import assert_calls_agree, assert_same_bits
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
     every_small_shape,
     numbered,
-    on_explicit_mesh,
     random_keys,
 )
 
@@ -231,16 +229,11 @@ def test_keys_are_not_scaled():
         identity(random_keys(2), 2)
 
 
-# Transformations and meshes.
+# Transformations.
 
 
 def test_the_gradient_is_scaled():
     assert_same_bits(jax.jit(jax.grad(lambda x: identity(x, 3, 5).sum()))(X), np.full_like(X, 3))
-
-
-def test_every_dimension_keeps_its_sharding():
-    copied = identity(on_explicit_mesh(X, None, "d"), 2)
-    assert_sharded(copied, P(None, "d"), X * 2)
 
 
 # Mistakes.

@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded
+from checks import assert_calls_agree, assert_same_bits
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i8, i32, u8
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
     every_small_shape,
     numbered,
-    on_explicit_mesh,
 )
 
 from dml_jax import ConstraintError, DataTypeError, JoinDesc, compile_operator, join
@@ -174,27 +172,6 @@ def test_vmap_of_any_axis_of_some_inputs():
     mapped = jax.jit(jax.vmap(lambda a, b: join([a, b], 1), in_axes=(2, None), out_axes=1))(a, b)
     for i in range(3):
         assert_same_bits(mapped[:, i], oracle([a[:, :, i], b], 1))
-
-
-# Explicit meshes.
-
-
-def test_other_dimensions_keep_their_sharding():
-    sharded = [on_explicit_mesh(x, "d", None) for x in PARTS]
-    joined = join(sharded, 1)
-    assert_sharded(joined, P("d", None), oracle(PARTS, 1))
-    mixed = join([sharded[0], on_explicit_mesh(PARTS[1], None, None)], 1)
-    assert jax.typeof(mixed).sharding.spec == P("d", None)
-
-
-def test_an_axis_that_is_not_sharded_in_all_inputs_needs_an_out_sharding():
-    inputs = on_explicit_mesh(PARTS[0], None, "d"), on_explicit_mesh(PARTS[0], None, None)
-    with pytest.raises(ConstraintError, match=r"dimension 1 of inputs\[0\] is sharded over 'd', along which"):
-        join(inputs, 1)
-    joined = join(inputs, 1, out_sharding=jax.typeof(inputs[0]).sharding)
-    assert_sharded(joined, P(None, "d"), oracle([PARTS[0]] * 2, 1))
-    joined = join([inputs[0]] * 2, 1)
-    assert_sharded(joined, P(None, "d"), oracle([PARTS[0]] * 2, 1))
 
 
 # Mistakes.

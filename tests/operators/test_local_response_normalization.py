@@ -6,14 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded, exported, refused_without_x64, together
+from checks import assert_close, assert_same_bits, exported, refused_without_x64, together
 from draws import dims, normal_numbers
-from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered
 
 from dml_jax import (
     ConstraintError,
@@ -188,25 +187,6 @@ def test_symbolic_batches_and_pictures_are_exported():
     assert_same_bits(exported(call, "n, 3, h, 3").call(X[None]), call(X[None]))
     with pytest.raises(ConstraintError, match="a known size, but dimension 0 is symbolic, n"):
         exported(call, "n, 2, 3")
-
-
-# Explicit meshes.
-
-
-def test_other_dimensions_keep_their_sharding():
-    for cross_channel, spec in ((True, (None, "d", None)), (False, ("d", None, None))):
-        x = np.concatenate([X, X[:1]])
-        call = partial(local_response_normalization, **CASE.static | {"cross_channel": cross_channel})
-        assert_sharded(call(on_explicit_mesh(x, *spec)), P(*spec), call(x))
-
-
-def test_sharded_channels_need_an_out_sharding():
-    x = np.concatenate([X, X[:1]])
-    call = partial(local_response_normalization, **CASE.static)
-    on_mesh = on_explicit_mesh(x, "d", None, None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
-        call(on_mesh)
-    assert_sharded(call(on_mesh, out_sharding=P("d", None, None)), P("d", None, None), call(x))
 
 
 # Mistakes.

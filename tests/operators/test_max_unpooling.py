@@ -148,15 +148,6 @@ def test_what_every_device_has_gives_what_every_device_has():
     assert_is(made, oracle(X, AT, (3, 4)), X)
 
 
-def test_sharded_operands_need_an_out_sharding():
-    x = on_explicit_mesh(X, "d", None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
-        max_unpooling(x, AT, (3, 4))
-    made = max_unpooling(x, AT, (3, 4), out_sharding=jax.typeof(x).sharding.update(spec=P(None, "d")))
-    assert jax.typeof(made).sharding.spec == P(None, "d")
-    assert_is(made, oracle(X, AT, (3, 4)), X)
-
-
 # Mistakes.
 
 

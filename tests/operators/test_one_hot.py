@@ -152,11 +152,6 @@ def test_one_row_in_quarters_that_may_not_be_whole_words(dtype, size):
 # Explicit meshes.
 
 
-def test_other_dimensions_keep_their_sharding():
-    made = one_hot(on_explicit_mesh(LABELS, "d", None), OFF_ON, 4, 1)
-    assert_sharded(made, P("d", None), oracle(LABELS, OFF_ON, 4, 1))
-
-
 def test_rows_are_sharded_by_out_sharding():
     x = on_explicit_mesh(LABELS, None, None)
     assert jax.typeof(one_hot(x, OFF_ON, 4, 1)).sharding.spec == P(None, None)

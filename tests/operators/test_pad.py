@@ -8,13 +8,12 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded
+from checks import assert_calls_agree, assert_same_bits
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import FEW, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import FEW, every_small_shape, numbered
 
 from dml_jax import ConstraintError, DataType, DataTypeError, Padding1Desc, PaddingDesc, PaddingMode, pad
 
@@ -275,29 +274,6 @@ def test_nothing_is_gathered_or_scattered(mode):
     back = jax.make_jaxpr(lambda x, y: jax.vjp(lambda x: pad(x, (9, 2), (3, 70), mode=mode), x)[1](y))
     for text in (jax.make_jaxpr(lambda x: pad(x, (9, 2), (3, 70), mode=mode))(X), back(X, numbered((16, 78)))):
         assert not any(name in str(text) for name in ("gather", "scatter"))
-
-
-# Explicit meshes.
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_dimension_without_a_border_keeps_its_sharding(mode):
-    made = pad(on_explicit_mesh(X, "d", None), (0, 2), (0, 3), mode=mode)
-    assert_sharded(made, P("d", None), oracle(X, (0, 2), (0, 3), mode))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_sharded_dimension_that_becomes_uneven_needs_an_out_sharding(mode):
-    x = on_explicit_mesh(X, "d", None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
-        pad(x, (1, 0), (0, 2), mode=mode)
-    made = pad(x, (1, 0), (0, 2), mode=mode, out_sharding=P(None, "d"))
-    assert_sharded(made, P(None, "d"), oracle(X, (1, 0), (0, 2), mode))
-
-
-def test_a_sharded_dimension_with_a_border_keeps_its_sharding():
-    made = pad(on_explicit_mesh(X, "d", None), (1, 0), (1, 0))
-    assert_sharded(made, P("d", None), oracle(X, (1, 0), (1, 0), "constant"))
 
 
 # Mistakes.

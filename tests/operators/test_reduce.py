@@ -286,12 +286,6 @@ def test_symbolic_sizes_are_exported():
 # Explicit meshes.
 
 
-@pytest.mark.parametrize("function", ["argmax", "sum"])
-def test_what_is_not_reduced_keeps_its_sharding(function):
-    made = reduce(on_explicit_mesh(X, "d", None, None), function, (2,))
-    assert_sharded(made, P("d", None, None), oracle(X, function, (2,)))
-
-
 def test_what_is_reduced_is_sharded_only_if_the_output_says_how():
     x = on_explicit_mesh(X, None, "d", None)
     made = reduce(x, "sum", (1,))

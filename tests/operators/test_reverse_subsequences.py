@@ -10,11 +10,9 @@ from checks import (
     assert_calls_agree,
     assert_indices_agree,
     assert_same_bits,
-    assert_sharded,
     exported,
 )
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, i32, u32
 from oracles import coordinates
 from refusals import refuses
@@ -23,7 +21,6 @@ from small_arrays import (
     SIX,
     every_small_shape,
     numbered,
-    on_explicit_mesh,
     telling_indices,
 )
 
@@ -179,23 +176,6 @@ def test_a_gradient_adds_nothing_up():
 def test_symbolic_sizes():
     call = exported(partial(reverse_subsequences, axis=1), "b, n", ("b, 1", np.int32)).call
     assert_same_bits(call(X, LENGTHS), oracle(X, LENGTHS, 1))
-
-
-# Explicit meshes.
-
-
-def test_other_dimensions_keep_their_sharding():
-    x = on_explicit_mesh(X, "d", None)
-    for lengths in (LENGTHS, on_explicit_mesh(LENGTHS, "d", None)):
-        assert_sharded(reverse_subsequences(x, lengths, 1), P("d", None), oracle(X, LENGTHS, 1))
-
-
-def test_a_sharded_axis_needs_an_out_sharding():
-    x = on_explicit_mesh(X, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):
-        reverse_subsequences(x, LENGTHS, 1)
-    made = reverse_subsequences(x, LENGTHS, 1, out_sharding=jax.typeof(x).sharding)
-    assert_sharded(made, P(None, "d"), oracle(X, LENGTHS, 1))
 
 
 # Mistakes.

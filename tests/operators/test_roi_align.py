@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, assert_sharded, exported, sampled, spread, together
-from jax.sharding import PartitionSpec as P
+from checks import assert_close, assert_same_bits, exported, sampled, spread, together
 from operator_cases import Call, Example, Struct, f32, u32
 from refusals import refuses
 from region_cases import draw, exact, exact_gradients, fill
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered
 
 from dml_jax import ConstraintError, DataTypeError, InterpolationMode, ReduceFunction, roi_align
 from dml_jax.descs import RoiAlign1Desc, RoiAlignDesc
@@ -203,12 +202,6 @@ def test_derivatives_of_pictures_and_of_regions(function):
     wanted = exact(x, rois, batches, sizes, **given), *exact_gradients(x, rois, batches, weights, **given)
     for found, numbers in zip(computed(x, rois), wanted, strict=True):
         assert_close(found, numbers, units=64)
-
-
-def test_channels_keep_their_sharding():
-    x = numbered((1, 4, 4, 4))
-    made = roi_align(on_explicit_mesh(x, None, "d", None, None), REGIONS, np.int32([0, 0, 0]), (2, 2))
-    assert_sharded(made, P(None, "d", None, None), oracle(x, REGIONS, [0, 0, 0], (2, 2)))
 
 
 def test_sizes_of_pictures_are_known():

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits, assert_sharded, together
-from jax.sharding import PartitionSpec as P
+from checks import assert_same_bits, together
 from operator_cases import Call, Example, Struct, f32
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered
 
 from dml_jax import ConstraintError, DataTypeError, roi_pooling
 from dml_jax.descs import RoiPoolingDesc
@@ -155,12 +154,6 @@ def test_the_gradient_goes_to_the_maxima_and_to_no_corner():
     )(x, rois)
     assert_same_bits(of_pixels.ravel(), np.float32([0, 5 + 7 + 8, 6, 0]))
     assert_same_bits(of_corners, np.zeros_like(rois))
-
-
-def test_channels_keep_their_sharding():
-    x = numbered((2, 4, 4, 4))
-    made = roi_pooling(on_explicit_mesh(x, None, "d", None, None), REGIONS, (2, 2))
-    assert_sharded(made, P(None, "d", None, None), oracle(x, REGIONS, (2, 2)))
 
 
 test_mistakes_are_named = refuses(

@@ -167,13 +167,6 @@ def test_symbolic_sizes():
 # Explicit meshes.
 
 
-def test_every_dimension_keeps_its_sharding():
-    a = on_explicit_mesh(A, "d", None)
-    for condition, b in [(CHOSEN, B), (on_explicit_mesh(CHOSEN, "d", None), on_explicit_mesh(B, None, None))]:
-        selected = select(condition, a, b)
-        assert_sharded(selected, P("d", None), oracle(CHOSEN, A, B))
-
-
 def test_two_shardings_of_one_dimension_need_an_out_sharding():
     a, b = on_explicit_mesh(A, "d", None), on_explicit_mesh(B, None, "d")
     with pytest.raises(ConstraintError, match="'d' would shard two dimensions of the output"):

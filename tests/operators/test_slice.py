@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
+from checks import assert_calls_agree, assert_same_bits, exported
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, u8
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered
 
 from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, compile_operator, slice
 
@@ -230,32 +229,6 @@ def test_gradients_go_back_where_the_elements_came_from():
     assert_same_bits(jax.jit(jax.grad(lambda x: (slice(x, *window) * weights).sum()))(X), wanted)
     narrow = jax.vjp(lambda x: slice(x, *window), X.astype(jnp.bfloat16))[1](weights.astype(jnp.bfloat16))
     assert_same_bits(narrow[0], wanted.astype(jnp.bfloat16))
-
-
-# Explicit meshes.
-
-
-def test_a_dimension_that_is_copied_whole_keeps_its_sharding():
-    x = on_explicit_mesh(X, "d", None)
-    sliced = slice(x, (0, 1), (4, 3), (1, -1))
-    assert_sharded(sliced, P("d", None), X[:, 3:0:-1])
-
-
-@pytest.mark.parametrize("window", [((0, 2, 1), (0, 6, 1)), ((0, 4, -1), (0, 6, 1)), ((0, 4, 2), (0, 6, 1))])
-def test_a_sharded_dimension_that_is_cut_evenly_keeps_its_sharding(window):
-    window = windows(*window)
-    sliced = slice(on_explicit_mesh(X, "d", None), *window)
-    assert_sharded(sliced, P("d", None), oracle(X, *window))
-
-
-@pytest.mark.parametrize("window", [((0, 3, 1), (0, 6, 1)), ((1, 3, -1), (0, 6, 1)), ((0, 4, 4), (0, 6, 1))])
-def test_a_sharded_dimension_that_is_cut_unevenly_needs_an_out_sharding(window):
-    x, window = on_explicit_mesh(X, "d", None), windows(*window)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
-        slice(x, *window)
-    sharding = jax.typeof(x).sharding.update(spec=P(None, "d"))
-    sliced = slice(x, *window, out_sharding=sharding)
-    assert_sharded(sliced, P(None, "d"), oracle(X, *window))
 
 
 # Mistakes.

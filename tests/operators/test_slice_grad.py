@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded, exported
+from checks import assert_calls_agree, assert_same_bits, exported
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, SliceGradDesc, compile_operator, slice, slice_grad
 
@@ -181,27 +180,6 @@ def test_a_symbolic_dimension_stays_whole():
     assert_same_bits(exported(put, "b, 3").call(X), oracle(X, **windows((2, 0, 2, 1), (7, 1, 5, -2))))
     with pytest.raises(ConstraintError, match=r"\(b, 3\) is more than \(4, 3\)"):
         exported(partial(slice_grad, **windows((4, 0, 4, 1), (3, 0, 3, 1))), "b, 3")
-
-
-# Explicit meshes.
-
-
-def test_a_dimension_that_stays_whole_keeps_its_sharding():
-    x, window = on_explicit_mesh(X, "d", None), windows((2, 0, 2, 1), (7, 1, 5, -2))
-    assert_sharded(slice_grad(x, **window), P("d", None), oracle(X, **window))
-
-
-@pytest.mark.parametrize("line", [(4, 1, 2, 1), (2, 0, 2, -1), (4, 0, 3, 2)])
-def test_another_dimension_that_is_sharded_keeps_its_sharding(line):
-    x, window = on_explicit_mesh(X, "d", None), windows(line, (3, 0, 3, 1))
-    assert_sharded(slice_grad(x, **window), P("d", None), oracle(X, **window))
-
-
-def test_a_sharded_dimension_that_becomes_uneven_needs_an_out_sharding():
-    x, window = on_explicit_mesh(X, "d", None), windows((5, 1, 2, 1), (3, 0, 3, 1))
-    with pytest.raises(ConstraintError, match="dimension 0 of input_gradient is sharded over 'd', along which"):
-        slice_grad(x, **window)
-    assert_same_bits(slice_grad(x, **window, out_sharding=P(None, None)), oracle(X, **window))
 
 
 # Mistakes.

@@ -174,12 +174,6 @@ def test_gradients_are_the_cotangents_behind_each_other():
 # Explicit meshes.
 
 
-def test_other_dimensions_keep_their_sharding():
-    parts = split(on_explicit_mesh(X, "d", None), (2, 4), 1)
-    assert [jax.typeof(part).sharding.spec for part in parts] == [P("d", None)] * 2
-    assert_is(parts, oracle(X, (2, 4), 1))
-
-
 def test_a_sharded_axis_keeps_its_sharding_if_it_fits_every_part():
     x = on_explicit_mesh(X, None, "d")
     with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):

@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded
+from checks import assert_calls_agree, assert_same_bits
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from refusals import refuses
 from small_arrays import (
     every_small_shape,
     numbered,
-    on_explicit_mesh,
 )
 
 from dml_jax import ConstraintError, DataTypeError, TileDesc, tile, use_form
@@ -159,22 +157,6 @@ def test_gradients_of_all_copies_are_added():
     (found,) = jax.vjp(lambda x: tile(x, (2, 1)), X.astype(jnp.bfloat16))[1](weights[:, :6].astype(jnp.bfloat16))
     assert_same_bits(found, (weights[:4, :6] + weights[4:, :6]).astype(jnp.bfloat16))
     assert_same_bits(jax.jit(jax.grad(lambda x: tile(x, (0, 1)).sum()))(X), np.zeros_like(X))
-
-
-# Explicit meshes.
-
-
-def test_a_dimension_that_is_not_repeated_keeps_its_sharding():
-    tiled = tile(on_explicit_mesh(X, "d", None), (1, 2))
-    assert_sharded(tiled, P("d", None), oracle(X, (1, 2)))
-
-
-def test_a_sharded_dimension_that_is_repeated_needs_an_out_sharding():
-    x = on_explicit_mesh(X, "d", None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
-        tile(x, (2, 1))
-    tiled = tile(x, (2, 1), out_sharding=jax.typeof(x).sharding)
-    assert_sharded(tiled, P("d", None), oracle(X, (2, 1)))
 
 
 # Mistakes.

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, exported, refused_without_x64, sampled
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32, u32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
+from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, random_keys
 from variant_cases import chosen_on
 
 from dml_jax import (
@@ -341,24 +340,6 @@ def test_tangents_are_those_of_the_elements_that_were_taken():
     (values, _), (moved, _) = jax.jvp(partial(top_k, axis=1, k=4), (X,), (tangents,))
     assert_same_bits(values, oracle(X, 1, 4)[0])
     assert_same_bits(moved, np.take_along_axis(tangents, oracle(X, 1, 4)[1].astype(int), 1))
-
-
-# Explicit meshes.
-
-
-def test_other_dimensions_keep_their_sharding():
-    found = top_k(on_explicit_mesh(X.T, "d", None), 1, 2)
-    assert [jax.typeof(one).sharding.spec for one in found] == [P("d", None)] * 2
-    assert_is(found, oracle(X.T, 1, 2))
-
-
-def test_a_sharded_axis_needs_an_out_sharding():
-    x = on_explicit_mesh(X, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):
-        top_k(x, 1, 4)
-    found = top_k(x, 1, 4, out_sharding=jax.typeof(x).sharding)
-    assert [jax.typeof(one).sharding.spec for one in found] == [P(None, "d")] * 2
-    assert_is(found, oracle(X, 1, 4))
 
 
 # Mistakes.

@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded
-from jax.sharding import PartitionSpec as P
+from checks import assert_calls_agree, assert_same_bits
 from numpy.lib.stride_tricks import sliding_window_view
 from operator_cases import Call, Example, Struct, f32, i8
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, random_keys
 from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, places, some_windows, window_breaks
 
@@ -160,13 +159,6 @@ def test_squares_side_by_side_move_in_halves_on_cpus():
     assert chosen_on("cpu", partial(unfold, window_sizes=(14, 14), strides=(14, 14)), x) == {"halves"}
 
 
-@pytest.mark.parametrize("spec", [("d", None, None, None), (None, "d", None, None)], ids=["batch", "channels"])
-def test_blocks_keep_their_sharding(spec):
-    x = numbered((2, 2, 6, 6))
-    made = unfold(on_explicit_mesh(x, *spec), (3, 3), strides=(3, 3))
-    assert_sharded(made, P(*spec[:3]), oracle(x, (3, 3), strides=(3, 3)))
-
-
 def test_strides_and_dilations_beyond_everything():
     """Of one window, or of one element, they mean nothing."""
     x = numbered((1, 5))
@@ -199,15 +191,6 @@ def test_the_gradient_folds(strides):
     weights = numbered(oracle(X, (2, 5), **attributes).shape)
     back = jax.jit(jax.grad(lambda x: (unfold(x, (2, 5), **attributes) * weights).sum()))(X)
     assert_same_bits(back, fold(weights, (4, 6), (2, 5), **attributes))
-
-
-# Explicit meshes.
-
-
-def test_channels_and_what_is_before_them_keep_their_sharding():
-    x = numbered((2, 4, 5))
-    for spec in (("d", None, None), (None, "d", None)):
-        assert_sharded(unfold(on_explicit_mesh(x, *spec), (3,)), P(*spec), oracle(x, (3,)))
 
 
 # Mistakes.

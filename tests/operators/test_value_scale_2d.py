@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, assert_sharded
+from checks import assert_calls_agree, assert_same_bits
 from draws import dims
-from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f16, f32
 from oracles import coordinates
 from refusals import refuses
-from small_arrays import numbered, on_explicit_mesh, random_keys
+from small_arrays import numbered, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, ValueScale2DDesc, compile_operator, value_scale_2d
 
@@ -145,17 +144,6 @@ def test_the_gradient_is_scaled():
     for dtype in (np.float32, jnp.bfloat16):
         back = jax.jit(jax.grad(lambda x: value_scale_2d(x, 3, (1, 2, 3)).astype(np.float32).sum()))(X.astype(dtype))
         assert_same_bits(back, np.full(X.shape, 3, dtype))
-
-
-@pytest.mark.parametrize("spec", [("d", None, None, None), (None, None, None, "d")], ids=str)
-def test_every_dimension_keeps_its_sharding(spec):
-    assert_sharded(CASE(on_explicit_mesh(X, *spec)), P(*spec), oracle(**CASE.arguments))
-
-
-def test_sharded_channels_have_their_own_bias():
-    x = numbered((2, 2, 1))
-    made = value_scale_2d(on_explicit_mesh(x, "d", None, None), 1, (10, 20))
-    assert_sharded(made, P("d", None, None), oracle(x, 1, (10, 20)))
 
 
 # Mistakes.

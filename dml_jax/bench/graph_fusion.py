@@ -149,8 +149,10 @@ def _case(
     shapes: Sequence[tuple[tuple[int, ...], int | None]],
     of: Callable[..., Any],
 ) -> Case:
-    """A case of a graph; `shapes` has per input the shape, and for indices their upper bound."""
+    """A case of a graph; `shapes` has per input the shape, and for indices their upper bound.
 
+    Its function is that of jax.numpy, whose result has the size of the graph's: `GraphRun` calls the graph itself.
+    """
     flat = [((prod(shape),), count) for shape, count in shapes]
     arrays = [data(shape, itemsize) if count is None else random_indices(count, shape) for shape, count in flat]
 

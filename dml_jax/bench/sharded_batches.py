@@ -33,8 +33,6 @@ LEGEND = """\
 of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
 of linear        parallel efficiency, t(1 device) / (N x t(N devices)): 1.00 is linear scaling
 x NAME           how many times as fast all devices are as NAME: one device, or torch with a thread per core"""
-
-
 ROWS, FEW, WIDTH = 1024, 128, 64  # the rows of each table that a scatter writes to, those that it writes, and columns
 PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}  # of vision transformers
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, quantiles
 from typing import Any
 
@@ -106,10 +107,8 @@ def measure(case: Case, implementations: Sequence[Implementation], effort: Effor
         turns = _rotated(case, arrays)
         if case.operations:
             first, *others = implementations
-            copy, control = (
-                Implementation(name, lambda case, turns: ceiling_of(case, len(turns))) for name in ("copy", "control")
-            )
-            samples, same = _one_by_one(case, [first, copy, *others, control], turns, effort)
+            ceiling = partial(Implementation, start=lambda case, turns: ceiling_of(case, len(turns)))
+            samples, same = _one_by_one(case, [first, ceiling("copy"), *others, ceiling("control")], turns, effort)
         else:
             runs = {c.name: run for c in implementations if (run := c.start(case, turns))}
             same = _compare(runs, case.tolerance)

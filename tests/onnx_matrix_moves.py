@@ -11,6 +11,7 @@ from matrix_moves import (
     checkers,
     cut,
     every_number,
+    integers,
     nearest,
     np_elements,
     np_padded,
@@ -191,7 +192,7 @@ def assert_moved(names, dtype, way):
     x = every_number(dtype)
     function = to_jax(chain(names, x, "constant" in way))
     result = (function if "eager" in way else jax.jit(function))(*() if "constant" in way else (x,))
-    expected = reduce(lambda b, name: MOVES[name][1](b), names, x.view(np.uint16))
+    expected = reduce(lambda b, name: MOVES[name][1](b), names, x.view(integers(dtype)))
     assert_same_bits(result, expected.view(dtype))
 
 

@@ -1,4 +1,4 @@
-"""ONNX nodes that move data keep every bit of all 16-bit floats, of an input and of a constant, alone and in pairs."""
+"""ONNX nodes that move data keep every bit of all narrow floats, of an input and of a constant, alone and in pairs."""
 
 import platform
 import subprocess
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.device
 KINDS = {"bfloat16": jnp.bfloat16, "float16": np.float16, "float8e5m2": jnp.float8_e5m2}
 
 
-@pytest.mark.parametrize("dtype", sampled(["bfloat16", "float16"], ["bfloat16"]))
+@pytest.mark.parametrize(
+    "dtype", sampled(["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"], ["bfloat16", "float8_e5m2"])
+)
 @pytest.mark.parametrize(("way", "part"), spread(WAYS, WAYS, 4))
 def test_each_node(dtype, way, part):
     for name in [*MOVES][part]:

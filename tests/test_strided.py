@@ -13,9 +13,10 @@ import pytest
 from checks import assert_calls_agree, assert_same_bits, sampled, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matrix_moves import every_number
 from numpy.lib import stride_tricks
 from small_arrays import random_keys
-from test_bits import DIRECTML, OTHERS, SAMPLE, every_pattern
+from test_bits import DIRECTML, OTHERS, SAMPLE, type_named
 
 import dml_jax
 from dml_jax import ConstraintError
@@ -151,9 +152,9 @@ def moves(pattern):
 @pytest.mark.parametrize("name", sampled(DIRECTML + OTHERS, SAMPLE))
 def test_every_class_moves_bits(name):
     """NaN payloads and all, with zeros padded in and other elements beside them; alone and in one program."""
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    with jax.enable_x64(dtype.itemsize >= 8 and name != "complex64"):
-        calls = list(moves(every_pattern(dtype)))
+    dtype, has_type = type_named(name)
+    with has_type:
+        calls = list(moves(every_number(dtype).ravel()))
         results = together([(function, *arrays) for function, arrays, _ in calls])
         for result, (function, arrays, expected) in zip(results, calls, strict=True):
             assert_same_bits(result, expected)

@@ -143,6 +143,19 @@ def test_what_is_left_out_is_what_directmlx_takes():
         ("ACTIVATION_SOFTMAX1", ((-1,),), ConstraintError, r"Axes\[0\] must be in"),
         ("ELEMENT_WISE_CLIP", (None, 1), ConstraintError, "the parameters are ScaleBias, Min, Max, but"),
         ("ACTIVATION_MISH", (), ConstraintError, "unknown activation"),
+        (
+            "ACTIVATION_ELUU",
+            (1.0,),
+            ConstraintError,
+            "unknown activation 'ACTIVATION_ELUU'; did you mean 'ACTIVATION_ELU'",
+        ),
+        ("ACTIVATION_LINEAR", (2.0,), ConstraintError, "ACTIVATION_LINEAR: the parameters are Alpha, Beta, but"),
+        ("ACTIVATION_RELU", (1.0,), ConstraintError, "ACTIVATION_RELU: the parameters are none, but"),
+        ("ACTIVATION_ELU", 5, ConstraintError, "ACTIVATION_ELU: the parameters are Alpha, but 5"),
+        ("ACTIVATION_ELU", [1.0], ConstraintError, "ACTIVATION_ELU: the parameters are Alpha, but"),
+        (5, (), ConstraintError, "unknown activation 5"),
+        ("ACTIVATION_ELU", (1e39,), ConstraintError, "ACTIVATION_ELU: Alpha must be a number that float32 holds"),
+        ("ACTIVATION_ELU", ("1",), DataTypeError, "ACTIVATION_ELU: Alpha must be a real number, but it is '1'"),
     ],
 )
 def test_what_no_activation_is(name, parameters, error, match):

@@ -204,24 +204,6 @@ def test_what_a_field_cannot_hold_is_refused(change, error, match):
         replace(MIX, **change)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "match"),
-    [
-        ("ACTIVATION_ELUU", (1.0,), "unknown activation 'ACTIVATION_ELUU'; did you mean 'ACTIVATION_ELU'"),
-        ("ACTIVATION_LINEAR", (2.0,), "ACTIVATION_LINEAR: the parameters are Alpha, Beta, but"),
-        ("ACTIVATION_RELU", (1.0,), "ACTIVATION_RELU: the parameters are none, but"),
-        ("ACTIVATION_ELU", 5, "ACTIVATION_ELU: the parameters are Alpha, but 5"),
-        ("ACTIVATION_ELU", [1.0], "ACTIVATION_ELU: the parameters are Alpha, but"),
-        (5, (), "unknown activation 5"),
-        ("ACTIVATION_ELU", (1e39,), "ACTIVATION_ELU: Alpha must be a number that float32 holds"),
-        ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a real number, but it is '1'"),
-    ],
-)
-def test_what_no_activation_is(name, parameters, match):
-    with pytest.raises(ConstraintError, match=match):
-        Activation(name, parameters)
-
-
 # JSON.
 
 

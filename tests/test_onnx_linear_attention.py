@@ -13,8 +13,6 @@ from dml_jax.onnx import OnnxError, to_jax
 if not onnx.defs.has("LinearAttention"):
     pytest.skip("onnx has no such operator", allow_module_level=True)
 
-NAMES = ("query", "key", "value", "past_state", "decay", "beta")
-
 
 def looped(query, key, value, past, decay, beta, *, heads, shared, scale=None):
     """Token by token and head by head: the output, and the state."""

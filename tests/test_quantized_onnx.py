@@ -20,8 +20,6 @@ from dml_jax.descs import (
     QuantizedLinearMatrixMultiplyDesc,
 )
 
-WINDOWS = ((1, 1), (1, 1), (0, 0), (0, 0))
-
 
 def tensor(array):
     return None if array is None else TensorDesc(array.dtype, array.shape)

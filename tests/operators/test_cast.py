@@ -92,7 +92,6 @@ def draw(rng):
     return {"input": sizes, "output": sizes}
 
 
-FIRST = {"FLOAT32", "FLOAT16", "INT16", "INT8", "UINT16", "UINT8"}
 FLOATS = [-1.5, -1, -0.9, 0.5, 2.9, 255, 256, 300, 1e20, -1e20]
 TEN = (1, 1, 2, 5)
 UNSIGNED, SIGNED = (CastDesc(f32(*TEN), TensorDesc(name, TEN)) for name in ("UINT8", "INT8"))

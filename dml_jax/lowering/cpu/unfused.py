@@ -75,6 +75,8 @@ def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.
 # Max pooling with strides, apart from a convolution behind it that is a product of matrices: fused with the reshape of
 # that, it is a loop over merged dimensions, which divides for each element, and is not vectorised.
 
+SHORT = 16  # elements: a row of so few takes as long on its own, and fills few vectors
+
 
 def _pool(case: WindowCase) -> Move:
     return lambda where, array: stored(case.plain(where, array))
@@ -82,7 +84,8 @@ def _pool(case: WindowCase) -> Move:
 
 def _are_strided(case: WindowCase) -> bool:
     """Padding, and windows at every place, are loops of their own anyway."""
-    return all(w.stride > 1 and w.start == w.end == 0 and are_apart(w) for w in case.windows)
+    has_long_rows = case.windows[-1].count > SHORT
+    return has_long_rows and all(w.stride > 1 and w.start == w.end == 0 and are_apart(w) for w in case.windows)
 
 
 VARIANTS = (

@@ -39,7 +39,7 @@ def implementations(*, eager: bool, compiled: bool = False) -> list[Implementati
 
 def torch_ways(names: Iterable[str]) -> list[Implementation]:
     """Forms of torch by their names; none where torch cannot be measured."""
-    return [Implementation(f"torch {name}", partial(torch_form, name)) for name in names if has_torch()]
+    return [Implementation(f"torch {name}", partial(torch_form, name)) for name in names] if has_torch() else []
 
 
 def cupy_way() -> list[Implementation]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .operators._random_bits import RandomGeneratorType as RandomGeneratorType
     from .operators._unary import IsInfinityMode as IsInfinityMode, RoundingMode as RoundingMode
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 # Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
 _PLACES = {

@@ -25,6 +25,7 @@ from dml_jax.batch import map_batches, mapped_write, npy_output, zarr_output
 from dml_jax.batch.hosts import Hosts
 
 ITEM = (8, 2, 3)
+ROWS = 37
 
 
 def blocks(x):
@@ -53,11 +54,29 @@ def saved(path, array):
     return path
 
 
+def job_in(folder, rows=ROWS):
+    """A new input, its array, and where the output goes."""
+    array = random_rows(rows)
+    return saved(folder / "in.npy", array), array, folder / "out.npy"
+
+
 def written(path):
     """The array that a job has written."""
     if path.suffix != ".zarr":
         return np.load(path)
     return pytest.importorskip("zarr", reason=NO_ZARR).open_array(path, mode="r")[:]
+
+
+def same_bytes(path, expected):
+    """Whether a file is what numpy.save writes for an array, or an array of zarr is that array."""
+    if path.suffix == ".zarr":
+        actual = written(path)
+        assert (actual.dtype, actual.shape, actual.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+        return
+    other = path.with_name("expected.npy")
+    np.save(other, expected)
+    assert path.read_bytes() == other.read_bytes()
+    other.unlink()
 
 
 NO_ZARR = "zarr is not installed; the extra test has it"

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from batch_jobs import blocks, blocks_oracle, death, finished, names, random_rows, saved, started
+from batch_jobs import blocks, blocks_oracle, death, finished, job_in, names, random_rows, saved, started
 from checks import sampled
 
 from dml_jax.batch import BatchError, jobs, journal, map_batches
@@ -36,9 +36,7 @@ pytestmark = pytest.mark.usefixtures("compiled_once")
 
 @pytest.fixture
 def job(tmp_path):
-    """An input, its array, and where the output goes."""
-    array = random_rows(ROWS)
-    return saved(tmp_path / "in.npy", array), array, tmp_path / "out.npy"
+    return job_in(tmp_path, ROWS)
 
 
 def is_right(out, array):

@@ -19,8 +19,10 @@ from ..core.structs.fields import Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
+from ..operations.programs.primitive import by_target
 from ..operations.sliding_windows import MOST_SLICES, Windows
 from ..operations.unfold import unfold_windows
+from ..operations.values.bit_exact import stored
 from ..operations.window_slices import read_slices
 from ._convolution import (
     CHANNELS,
@@ -86,6 +88,8 @@ def convolve_integers(
     Depthwise ones are sums of slices: their products would be of single rows. The zero point of the input has one
     element, that of the filter one, or one for each filter, (1, O, 1, 1).
     """
+    if any(w.window > 1 for w in windows):
+        input = _computed_before(input)
     if 1 < groups == input.shape[1] and prod(w.window for w in windows) <= MOST_SLICES:
         numbers = centred(filter, _per_filter(filter_zero_point, filter))
         return _scale_slices(centred(input, input_zero_point), numbers, windows)
@@ -103,6 +107,16 @@ def convolve_integers(
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
     by_example = sums.reshape(len(filter), len(x), *(w.count for w in windows))
     return by_example.swapaxes(0, 1)
+
+
+def _computed_before(input: jax.Array) -> jax.Array:
+    """The input, which XLA:CPU fuses with no padding: of what makes it, that would be a branch for each element.
+
+    Nor with windows, each of which would compute it again.
+    """
+    plain = lambda _, input: input  # noqa: E731
+    apart = lambda _, input: stored(input)  # noqa: E731
+    return by_target(lambda at: apart if (at.platform, at.devices) == ("cpu", 1) else plain, plain)(None, input)
 
 
 def _per_filter(zero_point: jax.Array | None, filter: jax.Array) -> jax.Array | None:

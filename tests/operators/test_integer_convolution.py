@@ -1,5 +1,6 @@
 """Convolutions of integers: Python's integers under each place of a filter, then float32."""
 
+import re
 from dataclasses import replace
 
 import jax
@@ -187,6 +188,18 @@ def test_depthwise_ones_multiply_no_matrices():
     arrays = (input, np.uint8([7]), filter.astype(np.int8), np.arange(6, dtype=np.int8).reshape(1, 6, 1, 1))
     assert_same_bits(desc.compute(*arrays), sums(desc, *arrays))
     assert "dot" not in jax.jit(desc.compute).lower(*arrays).as_text()
+
+
+@pytest.mark.parametrize(("platform", "kernel", "is_apart"), [("cpu", 2, True), ("cpu", 1, False), ("cuda", 2, False)])
+def test_cpus_compute_the_input_before_its_windows(platform, kernel, is_apart):
+    """A barrier keeps what makes the input out of the loops over windows."""
+    filter, output = i8(3, 2, kernel, kernel), i32(1, 3, 5 - kernel, 5 - kernel)
+    desc = ConvolutionIntegerDesc(u8(1, 2, 4, 4), None, filter, None, output, *WINDOWS)
+    arrays = [jax.ShapeDtypeStruct(tensor.sizes, tensor.dtype) for tensor in (desc.input, desc.filter)]
+    traced = jax.jit(lambda x, w: desc.compute(x + np.uint8(1), w)).trace(*arrays)
+    text = traced.lower(lowering_platforms=(platform,)).as_text()
+    apart = re.search(r"(optimization_barrier [^\n]*|\(tensor<i32>\) -> )tensor<1x2x4x4xui8>", text)  # or a branch
+    assert (apart is not None) == is_apart
 
 
 def test_channels_last_by_strides():

@@ -531,7 +531,8 @@ def is_numbers(value):
 
 def narrow(value):
     """An array or a number of the narrowest type that holds all of them."""
-    return np.array(value, np.result_type(*map(np.min_scalar_type, np.ravel(value))))[()]
+    types = map(np.min_scalar_type, np.ravel(value))
+    return np.array(value, np.result_type(*types) if np.size(value) else np.int8)[()]
 
 
 def wide(value):

@@ -140,17 +140,51 @@ TRANSPOSED_SHAPES: dict[str, Any] = {  # x, w, stride, groups
 }
 
 
-@pytest.mark.parametrize("name", TRANSPOSED_SHAPES)
-def test_variants_of_a_transpose_are_chosen_by_shapes(name):
-    variant, x, w, stride, groups = TRANSPOSED_SHAPES[name]
+def transposed_of_shapes(x, w, stride, groups):
+    """The transposed convolution of such shapes, traced."""
     windows = [Windows(n, k, stride, 1, 0, 0) for n, k in zip(x[2:], w[2:], strict=True)]
     sizes = [stride * (one.size - 1) + one.window for one in windows]
     x, w = (jax.ShapeDtypeStruct(shape, np.float32) for shape in (x, w))
     call = partial(convolve_back, windows=windows, sizes=sizes, groups=groups, precision=None)
+    return jax.jit(call).trace(x, w)
+
+
+@pytest.mark.parametrize("name", TRANSPOSED_SHAPES)
+def test_variants_of_a_transpose_are_chosen_by_shapes(name):
+    variant, *shapes = TRANSPOSED_SHAPES[name]
     with watch_choices() as seen:
-        jax.jit(call).trace(x, w).lower(lowering_platforms=("cpu",))
+        transposed_of_shapes(*shapes).lower(lowering_platforms=("cpu",))
     names = {choice.name for choice in seen if choice.operation == "transposed convolution"}
     assert names | {"plain"} == {variant, "plain"}
+
+
+@pytest.mark.parametrize(("x", "w"), [((16, 32, 8, 8, 8), (32, 32, 3, 3, 3)), ((16, 64, 32, 32), (64, 8, 5, 5))])
+def test_columns_of_a_batch_do_not_fill_the_memory(x, w):
+    """They have 27 and 25 times the elements of what each example gives, but are made one example after the other."""
+    made = transposed_of_shapes(x, w, 1, 1 if len(x) == 5 else 8).lower(lowering_platforms=("cpu",))
+    columns = 4 * np.prod(x) // x[1] * np.prod(w[2:]) * (32 if len(x) == 5 else 64)
+    assert made.compile().memory_analysis().temp_size_in_bytes < columns / 4
+
+
+def test_examples_one_after_the_other_make_the_sums_of_a_transpose(monkeypatch):
+    """And so do their derivatives, and maps of filters."""
+    x, w, windows, sizes, groups = one = transposed_case(2, 3, 2, 1, (2, 4), 3)
+    turned = partial(jnp.flip, axis=(2, 3))
+    back = partial(convolve_back, windows=windows, sizes=sizes, groups=groups, precision=jax.lax.Precision.HIGHEST)
+    monkeypatch.setattr(im2col, "KEPT", 0)
+    with dml_jax.use_form("im2col"):
+        program = jax.jit(lambda x, w: back(x, turned(w)))
+        assert "stablehlo.while" in program.lower(x, w).as_text()
+        y, tangent = jax.jit(partial(jax.jvp, program))((x, w), (2 * x, 3 * w))
+        gradients = jax.jit(jax.grad(lambda *a: program(*a).sum(), (0, 1)))(x, w)
+        many = jax.jit(jax.vmap(program, (None, 0)))(x, np.stack([w, 2 * w]))
+    wanted = exact_transposed(*one)
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-4)
+    close(y, wanted)
+    close(tangent, 5 * wanted)
+    close(many, np.stack([wanted, 2 * wanted]))
+    for gradient, array in zip(gradients, (x, w), strict=True):
+        np.testing.assert_allclose(np.vdot(gradient, array), wanted.sum(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -74,7 +74,8 @@ def _multiply_at_once(filters: jax.Array, columns: jax.Array, precision: lax.Pre
 
 def _convolve_back(case: ConvolutionCase) -> Move | None:
     """None for its gradients, which are faster plainly on some shapes."""
-    return case.move(partial(_add_columns, case)) if case.gives == "output" else None
+    add = _add_each if case.call.x.shape[0] > 1 and _made_bytes(case) > KEPT else _add_columns
+    return case.move(partial(add, case)) if case.gives == "output" else None
 
 
 def _back_pays(case: ConvolutionCase) -> bool:
@@ -94,6 +95,11 @@ def _made_bytes(case: ConvolutionCase) -> int:
     """Bytes of the columns that the product makes: a filter for each element of x."""
     batch, _, *sizes = case.call.x.shape
     return batch * prod(sizes) * case.call.w.shape[0] * case.kernel * case.call.x.dtype.itemsize
+
+
+def _add_each(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:
+    """One example after the other: columns of all would fill the memory, many times the result."""
+    return lax.map(lambda example: _add_columns(case, example[None], w)[0], x)
 
 
 def _add_columns(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:

@@ -3,32 +3,58 @@
 A byte less its zero point is an integer of at most 255. TF32, of 11 bits, holds it, so that each product is exact.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from ...operations.convolution_sums import ConvolutionSumsCase
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import hide_constant
 from .memory_coalescing import CACHE
 
 
+def _run(case: ConvolutionSumsCase) -> Move | None:
+    """None for groups: XLA makes a convolution of bytes of one of converted bytes, and computes its groups wrongly."""
+    return partial(_in_floats, case) if case.groups == 1 else None
+
+
 def _in_floats(case: ConvolutionSumsCase, filters: Any, x: jax.Array, *zeros: jax.Array) -> jax.Array:
     filters = hide_constant(case.known, x) if case.known is not None else filters  # else XLA would store floats
     of_x, of_filters = case.zero_points(zeros)
-    return lax.conv_general_dilated(
-        _centred(x, of_x),
-        _centred(filters, of_filters),
-        [w.stride for w in case.windows],
-        [(w.start, w.end) for w in case.windows],
-        rhs_dilation=[w.dilation for w in case.windows],
-        feature_group_count=case.groups,
-        precision=lax.Precision.DEFAULT,
-    )
+    return _convolution(case)(_centred(x, of_x), _centred(filters, of_filters))
+
+
+def _convolution(case: ConvolutionSumsCase) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """The convolution of floats; jax.vmap over filters, which would be groups, makes a loop."""
+
+    @custom_vmap
+    def convolve(x: jax.Array, filters: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(
+            x,
+            filters,
+            [w.stride for w in case.windows],
+            [(w.start, w.end) for w in case.windows],
+            rhs_dilation=[w.dilation for w in case.windows],
+            precision=lax.Precision.DEFAULT,
+        )
+
+    @convolve.def_vmap
+    def _(size: int, is_batched: Sequence[bool], x: jax.Array, filters: jax.Array) -> tuple[jax.Array, bool]:
+        if not is_batched[1]:
+            results = convolve(x.reshape(-1, *x.shape[2:]), filters)
+            return results.reshape(*x.shape[:2], *results.shape[1:]), True
+        x = x if is_batched[0] else jnp.broadcast_to(x, (size, *x.shape))
+        return lax.map(lambda both: convolve(*both), (x, filters)), True
+
+    return convolve
 
 
 def _centred(numbers: jax.Array, zero: jax.Array | None) -> jax.Array:
@@ -43,4 +69,4 @@ def _pays(case: ConvolutionSumsCase) -> bool:
     return prod(case.filters.shape[1:]) * prod((case.x.shape[0], *case.result.shape[2:])) > CACHE
 
 
-VARIANTS = (Variant("float_products", "convolution_sums", "cuda", lambda case: partial(_in_floats, case), _pays),)
+VARIANTS = (Variant("float_products", "convolution_sums", "cuda", _run, _pays),)

@@ -99,7 +99,9 @@ def convolve_integers(
     fill = jnp.zeros((), jnp.int8) if zero is None else zero.reshape(()).astype(jnp.int8)
     padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(w.start, w.end, 0) for w in windows])
     inside = [replace(w, size=w.padded, start=0, end=0) for w in windows]
-    columns = unfold_windows(padded, inside).reshape(len(x), groups, depth, prod(w.count for w in windows))
+    # One step each, as JAX's Explicit meshes merge one run of dimensions at a time.
+    unfolded = lax.collapse(unfold_windows(padded, inside), 2 + len(windows))
+    columns = lax.collapse(unfolded, 1, 2 + len(windows)).reshape(len(x), groups, depth, unfolded.shape[-1])
     of_filters = _per_filter(filter_zero_point, filter)
     if of_filters is not None:
         of_filters = jnp.broadcast_to(of_filters, (len(filter), *(1,) * (filter.ndim - 1))).reshape(groups, -1, 1)

@@ -25,6 +25,7 @@ from .machine import FRESH
 
 KEPT = FRESH // 2  # bytes that the C library keeps for the next call, and as much for the product
 VECTOR = 16  # floats of the longest vector: XLA:CPU's convolution multiplies along channels
+ADDITION = 4  # products that take as long as to add up an element of a column, for each element of the filter
 
 
 def _pays(case: ConvolutionCase) -> bool:
@@ -86,9 +87,11 @@ def _back_pays(case: ConvolutionCase) -> bool:
     call = case.call
     if call.groups > 1 or len(call.windows) > 2:
         return True
-    (outputs, depth), (zeros, columns) = call.w.shape[:2], (prod(d.stride for d in call.windows) - 1, _made_bytes(case))
+    outputs, depth = call.w.shape[:2]
     is_whole = all(dim.window >= dim.stride for dim in call.windows)  # no gaps in the result, which cost it nothing
-    return is_whole and columns <= KEPT and (outputs <= VECTOR or zeros * depth >= VECTOR)
+    spared = (prod(dim.stride for dim in call.windows) - (outputs > VECTOR)) * depth
+    pays = outputs <= VECTOR // 2 or spared >= ADDITION * case.kernel
+    return is_whole and pays and _made_bytes(case) <= KEPT
 
 
 def _made_bytes(case: ConvolutionCase) -> int:

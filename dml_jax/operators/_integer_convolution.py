@@ -68,6 +68,9 @@ def _forward(rule: Rule) -> Rule:
     return replace(assuming(rule, _FORWARD), text=_TEXTS.get(rule.name, rule.text))
 
 
+FEW_READS = 16  # of a slice, times the stride: a product takes no longer than more of them
+
+
 def _window_rules() -> Iterator[Rule]:
     least = (rule for rule in NUMBERS if rule.name.endswith(", 1)"))  # no field is negative
     named = (rule for rule in (*COUNTS, *least) if "output_padding" not in rule.name)
@@ -85,12 +88,12 @@ def convolve_integers(
 ) -> jax.Array:
     """Sums of products in int32, as matrix products of windows (im2col): no GPU convolves integers of 32 bits.
 
-    Depthwise ones are sums of slices: their products would be of single rows. The zero point of the input has one
-    element, that of the filter one, or one for each filter, (1, O, 1, 1).
+    Depthwise ones are sums of slices: their products would be of single rows, or of few. The zero point of the input
+    has one element, that of the filter one, or one for each filter, (1, O, 1, 1).
     """
     if any(w.window > 1 for w in windows):
         input = _computed_before(input)
-    if 1 < groups == input.shape[1] and prod(w.window for w in windows) <= MOST_SLICES:
+    if 1 < groups == input.shape[1] and _are_few_slices(windows, len(filter) // groups):
         numbers = centred(filter, _per_filter(filter_zero_point, filter))
         return _scale_slices(centred(input, input_zero_point), numbers, windows)
     depth = prod(filter.shape[1:])
@@ -109,6 +112,12 @@ def convolve_integers(
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
     by_example = sums.reshape(len(filter), len(x), *(w.count for w in windows))
     return by_example.swapaxes(0, 1)
+
+
+def _are_few_slices(windows: Sequence[Windows], filters: int) -> bool:
+    """Whether each channel has few filters, which read its slices again: with strides, one element at a time."""
+    few = filters == 1 or filters * prod(w.stride for w in windows) <= FEW_READS
+    return few and prod(w.window for w in windows) <= MOST_SLICES
 
 
 def _computed_before(input: jax.Array) -> jax.Array:

@@ -202,6 +202,19 @@ def test_cpus_compute_the_input_before_its_windows(platform, kernel, is_apart):
     assert (apart is not None) == is_apart
 
 
+@pytest.mark.parametrize(("filters", "stride", "multiplies"), [(1, 4, False), (16, 1, False), (8, 2, True)])
+def test_many_filters_of_a_channel_are_a_product(filters, stride, multiplies):
+    """Each filter would read the slices again, whose elements are apart."""
+    rng, made = np.random.default_rng(3), 8 // stride
+    input, filter = rng.integers(0, 256, (1, 2, 9, 9)), rng.integers(-128, 128, (2 * filters, 1, 2, 2))
+    tensors = u8(1, 2, 9, 9), None, i8(2 * filters, 1, 2, 2), None, i32(1, 2 * filters, made, made)
+    desc = ConvolutionIntegerDesc(*tensors, (stride, stride), (1, 1), (0, 0), (0, 0), 2)
+    arrays = input.astype(np.uint8), filter.astype(np.int8)
+    zeros = np.uint8([0]), arrays[1], np.zeros((1, 2 * filters, 1, 1), np.int8)
+    assert_same_bits(desc.compute(*arrays), sums(desc, arrays[0], *zeros))
+    assert ("dot" in jax.jit(desc.compute).lower(*arrays).as_text()) == multiplies
+
+
 def test_channels_last_by_strides():
     input, output = u8(1, 2, 2, 2, strides=(8, 1, 4, 2)), i32(1, 3, 2, 2, strides=(12, 1, 6, 3))
     desc = ConvolutionIntegerDesc(input, None, i8(3, 2, 1, 1), None, output, *WINDOWS)

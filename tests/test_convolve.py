@@ -137,6 +137,7 @@ TRANSPOSED_SHAPES: dict[str, Any] = {  # x, w, stride, groups
     "too many columns": ("plain", (8, 64, 64, 64), (64, 32, 4, 4), 2, 1),
     "few products for each column": ("plain", (8, 8, 7, 7), (8, 128, 5, 5), 2, 1),
     "few products, few channels": ("plain", (16, 16, 14, 14), (16, 16, 7, 7), 1, 1),
+    "too many columns of an example": ("plain", (1, 64, 64, 64, 64), (64, 32, 3, 3, 3), 1, 1),
     "gaps": ("plain", (1, 16, 84, 84), (16, 32, 2, 2), 3, 1),
     "nothing": ("plain", (0, 8, 9, 9), (8, 8, 3, 3), 2, 1),
 }

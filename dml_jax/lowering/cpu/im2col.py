@@ -25,6 +25,7 @@ from .machine import FRESH
 
 KEPT = FRESH // 2  # bytes that the C library keeps for the next call, and as much for the product
 VECTOR = 16  # floats of the longest vector: XLA:CPU's convolution multiplies along channels
+MOST = 2**28  # bytes of the columns of one example, which are memory that the plain form does not take
 ADDITION = 4  # products that take as long as to add up an element of a column, for each element of the filter
 
 
@@ -86,7 +87,7 @@ def _back_pays(case: ConvolutionCase) -> bool:
     """
     call = case.call
     if call.groups > 1 or len(call.windows) > 2:
-        return True
+        return _made_bytes(case) <= MOST * call.x.shape[0]
     outputs, depth = call.w.shape[:2]
     is_whole = all(dim.window >= dim.stride for dim in call.windows)  # no gaps in the result, which cost it nothing
     spared = (prod(dim.stride for dim in call.windows) - (outputs > VECTOR)) * depth

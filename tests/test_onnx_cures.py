@@ -37,7 +37,12 @@ text (int64[b, t] ids, int64[b, t] mask, int64[1] k) => (float rows, int64 weigh
 }"""
 CUT = {
     "int32": ("zero", "Mul", "say to_jax(model, int32=['ids', 'mask', 'k']), and give int32 arrays"),
-    "x64": ("zero", "Add", "put jax.enable_x64(True) around the call, its jit included"),
+    "x64": (
+        "zero",
+        "Add",
+        "put jax.enable_x64(True) around the call, its jit included, or, if int8 or bool holds the numbers of 'mask', "
+        "give it so, and say to_jax(model, int32=['ids', 'mask', 'k'])",
+    ),
     "static, too": ("k", "Mul", "say to_jax(model, int32=['ids', 'mask'], static={'k': value}), and give int32 arrays"),
     "x64 and static": (
         "k",
@@ -161,3 +166,41 @@ def test_what_no_input_decides_keeps_the_general_form():
     function = to_jax(proto)
     with jax.enable_x64(True), pytest.raises(NotConstantError, match=r"static=\{name: value\}"):
         jax.jit(lambda size: function(X, parameters={"size": size}))(np.int32([3]))
+
+
+# Masks that are added up, as in language models, which count positions so.
+
+POSITIONS = """
+text (int64[b, t] ids, int64[b, t] mask) => (float[b, t] rows, int64[b, t] positions)
+<float[4] table = {1, 2, 3, 4}, int64 axis = {1}, int64 one = {1}>
+{
+    rows = Gather (table, ids)
+    sums = CumSum (mask, axis)
+    positions = Sub (sums, one)
+}"""
+MASK = np.array([[True, False]])
+
+
+def test_a_mask_that_is_added_up_is_told_to_be_narrow():
+    seen = told(to_jax(parsed(POSITIONS)), IDS, MASK.astype(np.int32))
+    fit = "if int8 or bool holds the numbers of 'mask', give it so"
+    assert seen.endswith(f", or, {fit}, and say to_jax(model, int32=['ids', 'mask'])")
+    seen = told(to_jax(parsed(POSITIONS), int32=["ids", "mask"]), IDS, MASK.astype(np.int32))
+    assert seen.endswith("or give an input that int32= names as int8 or bool, if it is a mask")
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int16, np.uint16])
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_a_declared_input_of_a_narrow_type_has_its_range(dtype, is_wide):
+    function = to_jax(parsed(POSITIONS), int32=["ids", "mask"])
+    with jax.enable_x64(is_wide):
+        rows, positions = jax.jit(function)(IDS, MASK.astype(dtype))
+        at_once = function(IDS, MASK.astype(dtype))
+    assert rows.tolist() == at_once[0].tolist() == [[2, 1]]
+    assert positions.tolist() == at_once[1].tolist() == [[0, 0]]
+    assert positions.dtype == (np.int64 if is_wide else np.int32)
+
+
+def test_what_is_wider_than_int32_is_no_declared_input():
+    with pytest.raises(dml_jax.DataTypeError, match="input 'mask': its type must be int32, but it is uint32"):
+        to_jax(parsed(POSITIONS), int32=["ids", "mask"])(IDS, MASK.astype(np.uint32))

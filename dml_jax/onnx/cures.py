@@ -26,7 +26,8 @@ def cure_of_cut_inputs(
 ) -> str:
     """Says how to call a model some of whose 64-bit inputs JAX has cut to 32 bits.
 
-    int32 is tried before x64. If other inputs must be known, the text names them, too.
+    int32 is tried before x64, also with one input of a narrower type, such as a mask that is added up. If other inputs
+    must be known, the text names them, too.
 
     Args:
       run: the model.
@@ -53,7 +54,17 @@ def cure_of_cut_inputs(
         error = failure(run, declared, {**given, **wide})
     if isinstance(error, NotConstantError) and error.inputs:
         return f"{X64}, and say to_jax(model, {static_text(error.inputs)})"
-    return f"{X64}, or say to_jax(model, int32={cut})" if error is not None and can_be_int32 else X64
+    if not can_be_int32:
+        return X64
+    if error is not None:
+        return f"{X64}, or say to_jax(model, int32={cut})"
+    names = [s.name for s in specs if s.name in {*declared, *cut}]
+    for name in cut:
+        narrow = {name: jax.ShapeDtypeStruct(structs[name].shape, np.int8)}
+        if failure(run, names, {**given, **structs, **narrow}) is None:
+            fit = f", or, if int8 or bool holds the numbers of {name!r}, give it so"
+            return f"{X64}{fit}, and say to_jax(model, int32={names})"
+    return X64
 
 
 def failure(run: Run, int32: Collection[str], given: Mapping[str, Any]) -> Exception | None:

@@ -150,7 +150,7 @@ class OnnxFunction:
         Raises:
           as `__call__`.
         """
-        specs = self._specs(wide)
+        specs = [_as_given(spec, given[spec.name]) if spec.name in wide else spec for spec in self._specs(wide)]
         cure = partial(cure_of_cut_inputs, partial(self._run, parameters, keys), specs, wide, given)
         values: dict[str, Any] = {**self._graph.initializers, **self._static, RANDOM: keys}
         sizes: dict[str, int] = {}
@@ -200,6 +200,16 @@ class OnnxFunction:
         return as_input(f"parameter {name!r}", TensorSpec(name, known.dtype, known.shape), value, {})
 
 
+# Types whose integers int32 holds.
+_NARROWER = frozenset(map(np.dtype, (bool, np.int8, np.uint8, np.int16, np.uint16)))
+
+
+def _as_given(spec: TensorSpec, value: Any) -> TensorSpec:
+    """A declared input with the type that is given, if int32 holds its numbers: then their range is known."""
+    dtype = getattr(value, "dtype", None)
+    return replace(spec, dtype=np.dtype(dtype)) if dtype in _NARROWER else spec
+
+
 # Made once, as programs of nodes outside of transformations are kept by their functions.
 _ROWS = either(either(FOLDED, TRANSPOSED), ATTENTION)
 
@@ -221,7 +231,8 @@ def to_jax(
         shapes and branches may depend on them.
       int32: names of int64 inputs that are given as int32, such as ["ids"]: so they can be data under `jax.jit` while
         x64 is off, and what is computed of them is refused unless it provably fits 32 bits. JAX cuts an int64 array
-        that such a jitted function is given, so it is refused without.
+        that such a jitted function is given, so it is refused without. A narrower array has the range of its type: a
+        mask of bool or int8 can be added up.
       maximum: sizes of outputs whose sizes depend on data, by name, such as {"tokens": 100}, which `jax.jit` needs:
         rows of a scan output of a Loop, boxes of a NonMaxSuppression, columns of a NonZero, elements of a Compress or
         a Unique. After the last one, rows and elements are 0, boxes -1, and coordinates and first indices the sizes of

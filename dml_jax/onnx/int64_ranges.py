@@ -158,6 +158,8 @@ def _checked_range(node: Node, name: str, names: Sequence[str], values: Sequence
     for numbers in (*filter(None, read), made):
         if dtype == INT64 and not _fits(numbers, INT32.dtype):
             fact = f"they may be any in {list(numbers)}, and {X64_OFF}"
+            if _limits(INT32.dtype) in read:
+                fact += ", or give an input that int32= names as int8 or bool, if it is a mask"
             raise DataTypeError(f"its int64 numbers must fit 32 bits, but {fact}")
     return made
 

@@ -1,5 +1,6 @@
 """Every variant under every transformation: batches, derivatives, checkify, meshes, and export of symbolic sizes."""
 
+import re
 from dataclasses import replace
 from functools import cache, partial
 
@@ -12,10 +13,11 @@ from jax.experimental import checkify
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from test_variants import FORCED
-from variant_cases import calls_that_run, choices_where_forced, small_integers
+from variant_cases import calls_that_run, choices_where_forced, small_integers, sum_convolution
 
 from dml_jax import use_form
 from dml_jax.operations.programs.variant_selection import watch_choices
+from dml_jax.operations.sliding_windows import Windows
 
 pytestmark = pytest.mark.device
 
@@ -168,3 +170,17 @@ def test_a_transformed_variant_is_equal_to_plain(operation, name, transformation
     for actual, plain in zip(*map(jax.tree.leaves, (results, expected)), strict=True):
         if actual.dtype != jax.dtypes.float0:
             assert_agrees(actual, plain, call.units)
+
+
+@pytest.mark.parametrize(("axes", "groups"), [((0, 0), 1), ((None, 0), 1), ((0, None), 1), (None, 2)])
+def test_bytes_in_floats_have_no_groups(axes, groups):
+    """XLA:GPU computes two groups of bytes wrongly (openxla/xla#49123), and jax.vmap of both arrays makes groups."""
+    windows = [Windows(n, 3, 1, 1, 0, 0) for n in (7, 6)]
+    function = partial(sum_convolution, windows=windows, zero_points=False, groups=groups)
+    arrays = [np.ones((1, 4, 7, 6), np.int8), np.ones((6, 4 // groups, 3, 3), np.int8)]
+    if axes:
+        arrays = [array if axis is None else np.stack([array] * 2) for array, axis in zip(arrays, axes, strict=True)]
+        function = jax.vmap(function, axes)
+    with use_form("float_products"):
+        text = jax.jit(function).trace(*arrays).lower(lowering_platforms=("cuda",)).as_text()
+    assert set(re.findall(r"feature_group_count = (\d+)", text)) == ({"1"} if axes else set())

@@ -408,16 +408,17 @@ def int8(count, depth, columns):
             yield Program(multiply_int8, arrays, attributes, dtypes=("int8",))
 
 
-def sum_convolution(x, filters=None, *, windows, zero_points):
+def sum_convolution(x, filters=None, *, windows, zero_points, groups=1):
     """A convolution of int8 with filters that are data, or else a constant; small integers may come as floats."""
     x, filters = (None if array is None else array.astype(np.int8) for array in (x, filters))
     known = np.random.default_rng(0).integers(-128, 128, (6, x.shape[1], 3, 3), np.int8)
     p, q = (jnp.int8(3), jnp.arange(6, dtype=np.int8).reshape(-1, 1, 1, 1)) if zero_points else (None, None)
 
     def in_integers(x, p, filters, q):
-        return convolve_integers(x, p, filters, None if q is None else q.swapaxes(0, 1), windows, 1)
+        return convolve_integers(x, p, filters, None if q is None else q.swapaxes(0, 1), windows, groups)
 
-    return convolution_sums.sum_convolution(in_integers, x, p, known if filters is None else filters, q, windows, 1)
+    filters = known if filters is None else filters
+    return convolution_sums.sum_convolution(in_integers, x, p, filters, q, windows, groups)
 
 
 def byte_convolutions(shape):

@@ -15,7 +15,15 @@ from .window_slices import read_slices
 
 
 def max_pool_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """The greatest element of each window over the last dimensions; NaN exceeds every number."""
+    """The greatest element of each window; NaN exceeds every number.
+
+    Args:
+      x: integers or floats, (..., spatial sizes).
+      windows: along each spatial dimension; padding has no elements.
+
+    Returns:
+      (..., counts of windows).
+    """
     lead = x.shape[: x.ndim - len(windows)]
 
     def plain(_: None, x: jax.Array) -> jax.Array:

@@ -81,9 +81,10 @@ def _convolve_back(case: ConvolutionCase) -> Move | None:
 
 
 def _back_pays(case: ConvolutionCase) -> bool:
-    """Groups and volumes, which XLA:CPU convolves without its library; else few columns that spare it much.
+    """Groups and volumes, which XLA:CPU convolves without its library, if one example's columns fit the memory.
 
-    It multiplies the zeros between the elements of x, too, and vectors along channels of the result.
+    Else few columns that spare it much: it multiplies the zeros between the elements of x, too, and vectors along
+    channels of the result.
     """
     call = case.call
     if call.groups > 1 or len(call.windows) > 2:

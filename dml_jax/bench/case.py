@@ -146,7 +146,7 @@ def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: 
     """Indices below `n`.
 
     Args:
-      n: the number of what they are of; as many as there are along the axis, for a permutation.
+      n: how many elements can be indexed; for a permutation the number of indices along the axis.
       shape: of the indices.
       order: "sorted" along an axis, a "permutation" along it, "Zipf" for words of a language, by the law of that name,
         or "one id"; any other word for uniform ones.

@@ -26,8 +26,8 @@ def cure_of_cut_inputs(
 ) -> str:
     """Says how to call a model some of whose 64-bit inputs JAX has cut to 32 bits.
 
-    int32 is tried before x64, also with one input of a narrower type, such as a mask that is added up. If other inputs
-    must be known, the text names them, too.
+    int32 is tried before x64. If other inputs must be known, the text names them, too. Beside x64 it names an input
+    that may be narrower than int32 instead, such as a mask that is added up.
 
     Args:
       run: the model.

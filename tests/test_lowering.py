@@ -75,6 +75,32 @@ def test_only_workarounds_of_faults_know_the_release_of_jaxlib():
     assert knowing == {"operations/values/xla_workarounds.py"}
 
 
+# Outside of lowering/ a choice by platform is one of results or of memory, never of speed alone.
+CHOOSING = {
+    "compiled/compile.py": "buffers in memory are flat, or have the shape of the output",
+    "onnx/backend.py": "ONNX names devices",
+    "operations/gather.py": "XLA:CPU quiets NaNs",
+    "operations/max_pool_with_indices.py": "XLA:CPU takes subnormal floats for 0",
+    "operations/min_max.py": "XLA:CPU loses NaNs",
+    "operations/scatter_reduce.py": "a sum is deterministic as it stands where updates are added in order, as on a CPU",
+    "operations/values/bit_exact.py": "XLA:CPU moves narrow floats through wider ones",
+    "operations/values/xla_workarounds.py": "XLA:GPU errs in quotients, and in small products of bytes",
+}
+# Not those that only run, measure or show what was chosen.
+COMPUTING = ("compiled", "core", "graphs", "layers", "onnx", "operations", "operators", "strides")
+
+
+def test_only_results_depend_on_the_platform_outside_of_lowering():
+    choosing = set()
+    for name, module in MODULES.items():
+        if name.split("/")[0] not in COMPUTING or name.startswith("operations/programs/"):
+            continue
+        names = {getattr(node, field, None) for node in ast.walk(module) for field in ("id", "attr", "name")}
+        if names & {"by_platform", "default_backend", "platform", "platform_dependent"}:
+            choosing.add(name)
+    assert choosing == {*CHOOSING}
+
+
 @pytest.mark.parametrize("platform", [cpu, gpu], ids=["cpu", "gpu"])
 def test_every_file_of_a_platform_has_variants_of_its_name(platform):
     files = Path(platform.__file__).parent.glob("[a-z]*.py")

@@ -119,3 +119,8 @@ class WindowCase:
     def bytes(self) -> int:
         """The bytes of both arrays; 0 if one is empty, or if a size is symbolic."""
         return known_bytes(self.array, self.result) if known_bytes(self.array) and known_bytes(self.result) else 0
+
+
+def unfolded_shape(lead: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
+    """[*lead, *elements of a window, *windows]: the shape of all elements of all windows."""
+    return (*lead, *(w.window for w in windows), *(w.count for w in windows))

@@ -16,7 +16,7 @@ from jax import lax
 from .depth_space import Blocks, rearrange
 from .programs.primitive import linear
 from .programs.variant_selection import choose, shapes_of
-from .sliding_windows import MOST_SLICES, WindowCase, Windows
+from .sliding_windows import MOST_SLICES, WindowCase, Windows, unfolded_shape
 from .values.accumulation_types import narrow_apart, wide_type
 from .values.bit_exact import as_guarded_bits, hide_constant, hide_indices, index_dtype
 from .window_slices import FEW, add_slices, are_sliceable, have_few_phases
@@ -36,8 +36,7 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [fold_windows(cotangent, windows)]
 
-    shape = (*lead, *(dim.window for dim in windows), *(dim.count for dim in windows))
-    result = jax.ShapeDtypeStruct(shape, array.dtype)
+    result = jax.ShapeDtypeStruct(unfolded_shape(lead, windows), array.dtype)
     axes, move = range(len(lead), array.ndim), as_guarded_bits(plain)
     case_of = partial(WindowCase, move, windows, axes, *shapes_of(array), result)
     return choose("unfold", case_of, back)(None, array)

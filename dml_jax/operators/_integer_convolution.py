@@ -19,10 +19,9 @@ from ..core.structs.fields import Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
-from ..operations.programs.primitive import by_target
 from ..operations.sliding_windows import MOST_SLICES, Windows
 from ..operations.unfold import unfold_windows
-from ..operations.values.bit_exact import stored
+from ..operations.window_input import window_input
 from ..operations.window_slices import read_slices
 from ._convolution import (
     CHANNELS,
@@ -91,8 +90,7 @@ def convolve_integers(
     Depthwise ones are sums of slices: their products would be of single rows, or of few. The zero point of the input
     has one element, that of the filter one, or one for each filter, (1, O, 1, 1).
     """
-    if any(w.window > 1 for w in windows):
-        input = _computed_before(input)
+    input = window_input(input, windows)
     if 1 < groups == input.shape[1] and _are_few_slices(windows, len(filter) // groups):
         numbers = centred(filter, _per_filter(filter_zero_point, filter))
         return _scale_slices(centred(input, input_zero_point), numbers, windows)
@@ -118,16 +116,6 @@ def _are_few_slices(windows: Sequence[Windows], filters: int) -> bool:
     """Whether each channel has few filters, which read its slices again: with strides, one element at a time."""
     few = filters == 1 or filters * prod(w.stride for w in windows) <= FEW_READS
     return few and prod(w.window for w in windows) <= MOST_SLICES
-
-
-def _computed_before(input: jax.Array) -> jax.Array:
-    """The input, which XLA:CPU fuses with no padding: of what makes it, that would be a branch for each element.
-
-    Nor with windows, each of which would compute it again.
-    """
-    plain = lambda _, input: input  # noqa: E731
-    apart = lambda _, input: stored(input)  # noqa: E731
-    return by_target(lambda at: apart if (at.platform, at.devices) == ("cpu", 1) else plain, plain)(None, input)
 
 
 def _per_filter(zero_point: jax.Array | None, filter: jax.Array) -> jax.Array | None:

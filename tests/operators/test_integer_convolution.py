@@ -190,15 +190,20 @@ def test_depthwise_ones_multiply_no_matrices():
     assert "dot" not in jax.jit(desc.compute).lower(*arrays).as_text()
 
 
-@pytest.mark.parametrize(("platform", "kernel", "is_apart"), [("cpu", 2, True), ("cpu", 1, False), ("cuda", 2, False)])
-def test_cpus_compute_the_input_before_its_windows(platform, kernel, is_apart):
-    """A barrier keeps what makes the input out of the loops over windows."""
-    filter, output = i8(3, 2, kernel, kernel), i32(1, 3, 5 - kernel, 5 - kernel)
-    desc = ConvolutionIntegerDesc(u8(1, 2, 4, 4), None, filter, None, output, *WINDOWS)
+@pytest.mark.variants
+@pytest.mark.parametrize(
+    ("platform", "kernel", "size", "is_apart"),
+    [("cpu", 2, 200, True), ("cpu", 1, 200, False), ("cpu", 2, 4, False), ("cuda", 2, 200, False)],
+)
+def test_cpus_compute_the_input_before_its_windows(platform, kernel, size, is_apart):
+    """A barrier keeps what makes the input out of the loops over windows, if these are worth it."""
+    filter, output = i8(3, 2, kernel, kernel), i32(1, 3, size + 1 - kernel, size + 1 - kernel)
+    desc = ConvolutionIntegerDesc(u8(1, 2, size, size), None, filter, None, output, *WINDOWS)
     arrays = [jax.ShapeDtypeStruct(tensor.sizes, tensor.dtype) for tensor in (desc.input, desc.filter)]
     traced = jax.jit(lambda x, w: desc.compute(x + np.uint8(1), w)).trace(*arrays)
     text = traced.lower(lowering_platforms=(platform,)).as_text()
-    apart = re.search(r"(optimization_barrier [^\n]*|\(tensor<i32>\) -> )tensor<1x2x4x4xui8>", text)  # or a branch
+    made = rf"tensor<1x2x{size}x{size}xui8>"
+    apart = re.search(rf"(optimization_barrier [^\n]*|\(tensor<i32>\) -> ){made}", text)  # or a branch
     assert (apart is not None) == is_apart
 
 

@@ -1,4 +1,4 @@
-"""Transposes, copies and max pools kept out of fusions on CPUs: XLA:CPU fuses nothing with a branch or with a loop."""
+"""Transposes, copies and operands of windows kept out of fusions on CPUs: XLA:CPU fuses no branch and no loop."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +16,7 @@ from ...operations.programs.variant_selection import Variant
 from ...operations.sliding_windows import WindowCase
 from ...operations.split import Part
 from ...operations.values.bit_exact import as_bits, fence, hide_constant, is_narrow, stored
+from ...operations.window_input import WindowInputCase
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
@@ -72,14 +73,14 @@ def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
 
 
+def _store(case: WindowCase | WindowInputCase) -> Move:
+    return lambda where, array: stored(case.plain(where, array))
+
+
 # Max pooling with strides, apart from a convolution behind it that is a product of matrices: fused with the reshape of
 # that, it is a loop over merged dimensions, which divides for each element, and is not vectorised.
 
 SHORT = 16  # elements: a row of so few takes as long on its own, and fills few vectors
-
-
-def _pool(case: WindowCase) -> Move:
-    return lambda where, array: stored(case.plain(where, array))
 
 
 def _are_strided(case: WindowCase) -> bool:
@@ -88,8 +89,18 @@ def _are_strided(case: WindowCase) -> bool:
     return has_long_rows and all(w.stride > 1 and w.start == w.end == 0 and are_apart(w) for w in case.windows)
 
 
+# The input of a convolution of integers. Fused with its windows, it is computed again in each of them; fused with their
+# padding, it is a branch for each element, which is not vectorised.
+
+
+def _hold_several(case: WindowInputCase) -> bool:
+    """Windows of one element read each element once."""
+    return any(w.window > 1 for w in case.windows)
+
+
 VARIANTS = (
-    Variant("unfused", "max_pool", "cpu", _pool, _are_strided, on_several=True),
+    Variant("unfused", "max_pool", "cpu", _store, _are_strided, on_several=True),
+    Variant("unfused", "window_input", "cpu", _store, _hold_several),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
     Variant("unfused", "permute", "cpu", _permute, _has_far_sides),
 )

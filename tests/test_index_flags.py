@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits, together
+from jax import lax
 from jax.experimental import checkify
 from reduction_cases import EVERY_REDUCTION, FLAGGED, READS, WRITES, X, every_reduction
 
@@ -132,6 +133,17 @@ UNDER = {
     "grad": lambda f: jax.grad(lambda x, i: f(x, i).sum()),
     "vmap": lambda f: lambda x, i: jax.vmap(f, (None, 0))(x, jnp.stack([jnp.arange(3), i])),
 }
+
+
+def test_a_promise_costs_nothing_to_trace_but_for_checkify(monkeypatch):
+    """A sort finds equal indices."""
+    sort, sorts = lax.sort, []
+    monkeypatch.setattr(lax, "sort", lambda *given: sorts.append(given) or sort(*given))
+    read = partial(dml_jax.gather, indices=np.int32([5, 3, 6]), axis=0, unique_indices=True)
+    jax.jit(read).lower(np.ones((37, 3), np.float32))
+    assert not sorts
+    assert reported(read, np.ones((37, 3), np.float32)) is None
+    assert sorts
 
 
 @pytest.mark.exhaustive

@@ -1,5 +1,6 @@
 """Promises of a caller about indices: XLA relies on them, and jax.experimental.checkify checks them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -9,6 +10,7 @@ from jax import lax
 from jax.experimental.checkify import debug_check
 
 from .gather import read_of
+from .programs.primitive import by_target
 from .scatter_rows import Rows, Write
 from .values.checkify_only import show_to_checkify
 
@@ -41,15 +43,26 @@ def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> ja
         read = replace(read_of(write), mode="clip", indices_are_sorted=False)
         read(indices, jnp.zeros(shape, jnp.int8))  # which index_checks look at
         if write.indices_are_sorted:
-            debug_check(~_descend(indices, write), "indices_are_sorted was promised, but indices descend")
+            ascend = _once_lowered(lambda indices: ~_descend(indices, write))
+            debug_check(ascend(indices), "indices_are_sorted was promised, but indices descend")
         rows = Rows(shape, write)
         if write.unique_indices and rows.are_numbered(indices):
-            row = lax.sort(rows.row_of_each(indices))
-            # Sorted, equal rows are neighbours. Updates that are dropped share the number `count`, which is no row.
-            is_twice = jnp.any((row[1:] == row[:-1]) & (row[1:] < rows.count))
-            debug_check(~is_twice, "unique_indices was promised, but two indices address one element")
+            differ = _once_lowered(lambda indices: ~_meet(indices, rows))
+            debug_check(differ(indices), "unique_indices was promised, but two indices address one element")
 
     return show_to_checkify(check, indices)
+
+
+def _once_lowered(is_kept: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
+    """Whether a promise is kept, traced only for a program that checks it."""
+    return by_target(lambda _: is_kept, is_kept, result=jax.ShapeDtypeStruct((), bool))
+
+
+def _meet(indices: jax.Array, rows: Rows) -> jax.Array:
+    """Whether two indices address one row."""
+    row = lax.sort(rows.row_of_each(indices))
+    # Sorted, equal rows are neighbours. Updates that are dropped share the number `count`, which is no row.
+    return jnp.any((row[1:] == row[:-1]) & (row[1:] < rows.count))
 
 
 def _descend(indices: jax.Array, write: Write) -> jax.Array:

@@ -1,7 +1,7 @@
 """Sharding on meshes: an output's sharding follows from the operands, or is the caller's `out_sharding`."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -40,9 +40,20 @@ class Dims:
     whole: Sequence[int] = ()
 
 
+def names_of(x: Operands, operand: str) -> list[str]:
+    """A name for each dimension of an operand."""
+    return [f"{operand} {d}" for d in range(x[operand].ndim)]
+
+
+def renamed(names: Sequence[str], axes: Iterable[int], word: str = "other") -> list[str]:
+    """The names with other ones along some axes, -rank <= axis < rank, where an array has dimensions of its own."""
+    others = {axis % len(names) for axis in axes}
+    return [f"{word} {name}" if d in others else name for d, name in enumerate(names)]
+
+
 def dims_of_input(x: Operands) -> Dims:
     """Of an operator whose output has the dimensions of `input`."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
+    names = names_of(x, "input")
     return Dims({"input": names}, names)
 
 

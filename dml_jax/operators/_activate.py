@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, at_least
-from ..core.sharding import Dims
+from ..core.rules import at_least
 from ..core.structs.activation_fusion import Fusion, axes_within, computed_by
 from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS
 from ..core.structs.fields import Float
@@ -41,11 +40,7 @@ __all__ = [
 RULES = (computed_by("activation", "input"), axes_within("activation", "input"))
 
 
-def _dims(x: Operands) -> Dims:
-    return elementwise(x["input"].ndim, "input", activation=x["activation"])
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=lambda x: elementwise(x, "input"))
 def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = None) -> jax.Array:
     """Applies an activation, such as ReLU or softmax.
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.rules import Operands, numbers, same_dtype, same_sizes
-from ..core.sharding import Dims
+from ..core.rules import numbers, same_dtype, same_sizes
 from ..core.structs.activation_fusion import Fused, Fusion, axes_within, computed_by
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, levels
 from ..core.structs.fields import Input, Output
@@ -28,11 +27,7 @@ RULES = (
 )
 
 
-def _dims(x: Operands) -> Dims:
-    return elementwise(x["a"].ndim, "a", "b", activation=x["activation"])
-
-
-@operator(*RULES, dims=_dims)
+@operator(*RULES, dims=lambda x: elementwise(x, "a", "b"))
 def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: OutSharding = None) -> jax.Array:
     """Adds two arrays element by element, and applies an activation.
 

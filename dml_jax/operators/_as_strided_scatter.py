@@ -9,7 +9,7 @@ import jax
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, same_dtype
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..operations.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
@@ -38,7 +38,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    return Dims({"buffer": ["buffer"], "updates": [f"updates {d}" for d in range(x["updates"].ndim)]}, ["output"])
+    return Dims({"buffer": ["buffer"], "updates": names_of(x, "updates")}, ["output"])
 
 
 @operator(*RULES, dims=_dims)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from ..core.indices.axes import along_axis
 from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.enumerations import DirectionName, FieldDirection
 from ..core.structs.feature_level_tables import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.structs.fields import Axis, Input, Output
@@ -24,8 +23,8 @@ RULES = (
 
 def dims_of(x: Operands) -> Dims:
     """Every dimension but the axis keeps its sharding: along the axis a device would need elements of others."""
-    names, accumulated = along_axis(x["input"].ndim, x["axis"])
-    return Dims({"input": names}, accumulated)
+    names = names_of(x, "input")
+    return Dims({"input": names}, renamed(names, [x["axis"]]))
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

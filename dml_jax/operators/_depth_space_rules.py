@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import attribute
 from ..core.rules import Operands, Rule, at_least, custom, minimum_rank, one_of
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.structs.field_types import Named
 from ..core.structs.fields import UInt, named
@@ -103,7 +103,7 @@ def dims_of(to: str) -> Callable[[Operands], Dims]:
     """Returns names for the dimensions; a dimension that merges several is named after the outermost one."""
 
     def dims(x: Operands) -> Dims:
-        blocks, lead = _blocks(x, to), [f"input {d}" for d in range(x["input"].ndim - 3)]
+        blocks, lead = _blocks(x, to), names_of(x, "input")[:-3]
         before, after = ([*lead, *(word[0] for word in side)] for side in (blocks.source, blocks.target))
         return Dims({"input": before}, after, after)
 

@@ -1,12 +1,10 @@
 """The sharding of elementwise operators."""
 
-from ..core.sharding import Dims
-from ..core.structs.activation import Activation
+from ..core.rules import Operands
+from ..core.sharding import Dims, names_of, renamed
 
 
-def elementwise(rank: int, *operands: str, activation: Activation | None = None) -> Dims:
+def elementwise(x: Operands, *operands: str) -> Dims:
     """Every dimension keeps its sharding, but for those along which an activation combines elements."""
-    names = [f"element {d}" for d in range(rank)]
-    combined = {d % rank for d in (activation and activation.axes) or ()}
-    output = [f"combined {name}" if d in combined else name for d, name in enumerate(names)]
-    return Dims(dict.fromkeys(operands, names), output)
+    names, activation = names_of(x, operands[0]), x["activation"]
+    return Dims(dict.fromkeys(operands, names), renamed(names, (activation and activation.axes) or ()))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding, per_dimension
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, each_at_least, minimum_rank
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.fields import Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
@@ -75,7 +75,7 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """Channels keep the sharding of the rows that they come from."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
+    names = names_of(x, "input")
     return Dims({"input": names}, [*names[:-1], *(f"spatial {d}" for d in range(len(x["output_sizes"])))])
 
 

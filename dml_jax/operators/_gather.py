@@ -10,7 +10,7 @@ from ..core.arguments.operator import operator
 from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.modes import READ_MODE, ReadMode
 from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import INDEXED_1_0
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
@@ -31,13 +31,10 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    input_dims, indices_dims = ([f"{name} {d}" for d in range(x[name].ndim)] for name in ("input", "indices"))
-    axis = x["axis"] % len(input_dims)
-    return Dims(
-        {"input": input_dims, "indices": indices_dims},
-        [*input_dims[:axis], *indices_dims, *input_dims[axis + 1 :]],
-        [*input_dims, *indices_dims],
-    )
+    names, of_indices = names_of(x, "input"), names_of(x, "indices")
+    axis = x["axis"] % len(names)
+    output = [*names[:axis], *of_indices, *names[axis + 1 :]]
+    return Dims({"input": names, "indices": of_indices}, output, [*names, *of_indices])
 
 
 @operator(*RULES, dims=_dims)

@@ -11,7 +11,7 @@ from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
 from ..core.indices.modes import READ_MODE, ReadMode
 from ..core.rules import Operands, integer_indices, minimum_rank
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
@@ -36,7 +36,7 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     batch, rank = x["batch_dims"], x["indices"].ndim
-    names = [f"input {d}" for d in range(x["input"].ndim)]
+    names = names_of(x, "input")
     picked = [*names[:batch], *(f"q {d}" for d in range(batch, rank - 1))]
     output_names = [*picked, *names[batch + tuple_size(x) :]]
     return Dims({"input": names, "indices": [*picked, "tuple"]}, output_names, output_names)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, floats, minimum_rank, numbers, one_of, same_rank
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..errors import DataTypeError
 from ..operations.grid_sampling import sample_grid
 
@@ -66,11 +66,9 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     positions = [f"position {d}" for d in range(1, x["grid"].ndim - 1)]
-    spatial = [f"input {d}" for d in range(2, x["input"].ndim)]
-    return Dims(
-        {"input": ["batch", "channel", *spatial], "grid": ["batch", *positions, "coordinate"]},
-        ["batch", "channel", *positions],
-    )
+    spatial = names_of(x, "input")[2:]
+    operands = {"input": ["batch", "channel", *spatial], "grid": ["batch", *positions, "coordinate"]}
+    return Dims(operands, ["batch", "channel", *positions])
 
 
 @operator(*RULES, dims=_dims)

@@ -10,7 +10,7 @@ from jax import lax
 from ..core.arguments.kinds import DataList, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, renamed
 from ..core.structs.feature_level_tables import (
     ALL_TYPES,
     FLOATS,
@@ -70,11 +70,9 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """The axis keeps no sharding: the parts of one device are not adjacent."""
-    rank = x["inputs"][0].ndim
-    names = [f"input {d}" for d in range(rank)]
-    axis = x["axis"] % rank
-    parts = {f"inputs[{i}]": [*names[:axis], f"part {i}", *names[axis + 1 :]] for i in range(len(x["inputs"]))}
-    return Dims(parts, [*names[:axis], "joined", *names[axis + 1 :]], names)
+    names = [f"input {d}" for d in range(x["inputs"][0].ndim)]
+    parts = {f"inputs[{i}]": renamed(names, [x["axis"]], f"part {i}") for i in range(len(x["inputs"]))}
+    return Dims(parts, renamed(names, [x["axis"]]), names)
 
 
 @operator(*RULES, dims=_dims)

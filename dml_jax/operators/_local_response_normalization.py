@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, Flag, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, custom, floats, minimum_rank, numbers, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.fields import Bool, Float, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
@@ -61,8 +61,8 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """The dimensions along which squares are added up keep no sharding: a device would need elements of others."""
-    names, axes = [f"input {d}" for d in range(x["input"].ndim)], _axes(x["input"].ndim, x["cross_channel"])
-    return Dims({"input": names}, [f"normalized {d}" if d in axes else name for d, name in enumerate(names)])
+    names = names_of(x, "input")
+    return Dims({"input": names}, renamed(names, _axes(len(names), x["cross_channel"])))
 
 
 @operator(*RULES, dims=_dims)

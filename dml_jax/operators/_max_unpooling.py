@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, each_at_least, integer_indices, numbers, representable, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
 from ..core.structs.fields import IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -35,8 +35,7 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """The output is not sharded: any element may go anywhere."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    return Dims({"input": names, "indices": names}, ())
+    return Dims(dict.fromkeys(("input", "indices"), names_of(x, "input")), ())
 
 
 @operator(*RULES, dims=_dims)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Law, Operands, custom, numbers, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import SeveralOutputs
@@ -33,7 +33,7 @@ RULES = (numbers("input"), custom("countable(input)", "{input} must have fewer t
 
 def _dims(x: Operands) -> Dims:
     """The outputs are not sharded: any device may have any of the coordinates."""
-    return Dims({"input": [f"input {d}" for d in range(x["input"].ndim)]}, ())
+    return Dims({"input": names_of(x, "input")}, ())
 
 
 @operator(*RULES, dims=_dims)

@@ -13,7 +13,7 @@ from jax import lax
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, at_least, axis_of, custom, integer_indices, minimum_rank, representable, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import (
     ALL_TYPES,
     FLOATS,
@@ -64,10 +64,9 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names = [f"indices {d}" for d in range(x["indices"].ndim)]
-    axis = x["axis"] % len(names)
-    output = [*names[:axis], "size", *names[axis + 1 :]]
-    return Dims({"indices": names, "values": ["values"]}, output, [n for n in output if n != "size"])
+    names = names_of(x, "indices")
+    output = renamed(names, [x["axis"]])
+    return Dims({"indices": names, "values": ["values"]}, output, [name for name in names if name in output])
 
 
 @operator(*RULES, dims=_dims)

@@ -14,7 +14,7 @@ from ..core.arguments.kinds import Data, Number, OutSharding, attribute, fill_in
 from ..core.arguments.operator import operator
 from ..core.arguments.static_values import as_name
 from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_dimension, representable, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
 from ..core.structs.field_types import Named
 from ..core.structs.fields import Float, Input, Ints, Output, named
@@ -85,10 +85,8 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """A dimension without a border keeps its sharding."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    lines = zip(names, x["start_padding"], x["end_padding"], strict=True)
-    padded = [f"padded {name}" if start or end else name for name, start, end in lines]
-    return Dims({"input": names}, padded, names)
+    names, ends = names_of(x, "input"), zip(x["start_padding"], x["end_padding"], strict=True)
+    return Dims({"input": names}, renamed(names, [d for d, pair in enumerate(ends) if any(pair)]), names)
 
 
 @operator(*RULES, dims=_dims)

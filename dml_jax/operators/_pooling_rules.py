@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import jax
 
 from ..core.rules import Operands, Rule, custom
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
@@ -64,7 +64,7 @@ def pooling_rules(*own: Rule) -> Any:
 
 def dims_of(x: Operands) -> Dims:
     """Dimensions before the spatial ones keep their sharding."""
-    names, count = [f"input {d}" for d in range(x["input"].ndim)], len(x[_SIZES])
+    names, count = names_of(x, "input"), len(x[_SIZES])
     return Dims({"input": names}, [*names[:-count], *(f"window {d}" for d in range(count))])
 
 

@@ -15,7 +15,7 @@ from ..core.arguments.kinds import Data, OutSharding, attribute
 from ..core.arguments.operator import operator
 from ..core.arguments.static_values import as_name
 from ..core.rules import Law, Operands, Rule, custom, one_of, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level import FeatureLevel
 from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
@@ -143,8 +143,8 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """The reduced dimensions keep no sharding: a device would need elements of others."""
-    names, axes = [f"input {d}" for d in range(x["input"].ndim)], _axes(x)
-    return Dims({"input": names}, [f"reduced {d}" if d in axes else name for d, name in enumerate(names)])
+    names = names_of(x, "input")
+    return Dims({"input": names}, renamed(names, _axes(x)))
 
 
 @operator(*RULES, dims=_dims)

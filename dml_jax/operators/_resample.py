@@ -14,7 +14,7 @@ import numpy as np
 from ..core.arguments.kinds import Data, Flag, OutSharding, RealOrReals
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, one_of, one_per_dimension, representable
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.enumerations import (
     AxisDirection,
     DirectionName,
@@ -212,9 +212,8 @@ def _changed_axes(x: Operands) -> Iterator[tuple[int, Interpolation]]:
 
 def _dims(x: Operands) -> Dims:
     """A dimension keeps its sharding if it does not change, or if its elements are repeated on the same device."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    mixed = {d for d, of_axis in _changed_axes(x) if not of_axis.repeats}
-    return Dims({"input": names}, [f"resampled {name}" if d in mixed else name for d, name in enumerate(names)])
+    names = names_of(x, "input")
+    return Dims({"input": names}, renamed(names, [d for d, axis in _changed_axes(x) if not axis.repeats]))
 
 
 @operator(*RULES, dims=_dims)

@@ -14,7 +14,7 @@ from jax import lax
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, axis_of, custom, integer_indices, minimum_rank, same_rank, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.structs.fields import Axis, IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -46,8 +46,8 @@ RULES = (integer_indices(LENGTHS), minimum_rank("input", 1), same_rank(LENGTHS, 
 
 def _dims(x: Operands) -> Dims:
     """The axis keeps no sharding: its elements come from the parts of other devices."""
-    names, axis = [f"input {d}" for d in range(x["input"].ndim)], x["axis"] % x["input"].ndim
-    one, reversed_ = ([*names[:axis], name, *names[axis + 1 :]] for name in ("one", "reversed"))
+    names = names_of(x, "input")
+    one, reversed_ = (renamed(names, [x["axis"]], word) for word in ("one", "reversed"))
     return Dims({"input": names, LENGTHS: one}, reversed_, reversed_)
 
 

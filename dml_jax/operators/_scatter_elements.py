@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.axes import along_axis, indexed_axes_not_empty
+from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
 from ..core.rules import Operands, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import INDEXED_2_0
 from ..core.structs.fields import Axis, IndexInput, Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -37,7 +37,8 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names, written = along_axis(x["input"].ndim, x["axis"])
+    names = names_of(x, "input")
+    written = renamed(names, [x["axis"]])
     return Dims({"input": names, "indices": written, "updates": written}, names, written)
 
 

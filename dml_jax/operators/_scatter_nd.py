@@ -11,7 +11,7 @@ from ..core.indices.axes import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit, with_hint
 from ..core.indices.modes import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode
 from ..core.rules import Operands, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import INDEXED_2_1
 from ..core.structs.fields import IndexInput, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
@@ -36,7 +36,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names = [f"input {d}" for d in range(x["input"].ndim)]
+    names = names_of(x, "input")
     written = [f"q {d}" for d in range(x["indices"].ndim - 1)]
     updates = [*written, *names[tuple_size(x) :]]
     return Dims({"input": names, "indices": [*written, "tuple"], "updates": updates}, names, names[tuple_size(x) :])

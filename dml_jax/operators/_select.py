@@ -9,7 +9,7 @@ from jax import lax
 from ..core.arguments.kinds import Condition, Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_dtype, same_sizes
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
@@ -35,8 +35,8 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names = [f"condition {d}" for d in range(x["condition"].ndim)]
-    return Dims({"condition": names, "a": names, "b": names}, names)
+    names = names_of(x, "condition")
+    return Dims(dict.fromkeys(("condition", "a", "b"), names), names)
 
 
 @operator(*RULES, dims=_dims)

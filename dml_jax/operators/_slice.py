@@ -12,7 +12,7 @@ from jax import lax
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, each_at_least, one_per_dimension, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
 from ..core.structs.field_types import Row
 from ..core.structs.fields import INT, Input, Ints, Output, counted_by
@@ -32,11 +32,9 @@ RULES = (*(one_per_dimension(name, "input") for name in WINDOW), *window_rules("
 
 def _dims(x: Operands) -> Dims:
     """A dimension that is copied whole and in order keeps its sharding; another one does not."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    windows = zip(x[SIZES], x[STRIDES], x["input"].shape, strict=True)
-    is_whole = [(length, stride) == (size, 1) for length, stride, size in windows]
-    cut = [name if whole else f"cut {name}" for name, whole in zip(names, is_whole, strict=True)]
-    return Dims({"input": names}, cut, names)
+    names, windows = names_of(x, "input"), zip(x[SIZES], x[STRIDES], x["input"].shape, strict=True)
+    cut = [d for d, (length, stride, size) in enumerate(windows) if (length, stride) != (size, 1)]
+    return Dims({"input": names}, renamed(names, cut), names)
 
 
 @operator(*RULES, dims=_dims)

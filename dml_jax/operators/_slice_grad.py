@@ -12,7 +12,7 @@ from jax import lax
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, numbers, one_per_dimension, representable
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
 from ..core.structs.field_types import Row
 from ..core.structs.fields import INT, Input, Ints, Output, counted_by
@@ -36,10 +36,9 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """A dimension that keeps its size and its order keeps its sharding."""
-    names = [f"input {d}" for d in range(x["input_gradient"].ndim)]
-    lines = zip(names, x["input_gradient"].shape, x["sizes"], x["strides"], strict=True)
-    spread = [name if n == size and (stride == 1 or n == 1) else f"spread {name}" for name, n, size, stride in lines]
-    return Dims({"input_gradient": names}, spread, names)
+    names, lines = names_of(x, "input_gradient"), zip(x["input_gradient"].shape, x["sizes"], x["strides"], strict=True)
+    spread = [d for d, (n, size, stride) in enumerate(lines) if n != size or (stride != 1 and n != 1)]
+    return Dims({"input_gradient": names}, renamed(names, spread), names)
 
 
 @operator(*RULES, dims=_dims)

@@ -8,9 +8,8 @@ import jax
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.axes import along_axis
 from ..core.rules import Operands, axis_of, custom, each_at_least, minimum_rank
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Axis, Input, Outputs
 from ..core.structs.operator_desc import SeveralOutputs
@@ -39,8 +38,8 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names, cut = along_axis(x["input"].ndim, x["axis"])
-    return Dims({"input": names}, cut, names)
+    names = names_of(x, "input")
+    return Dims({"input": names}, renamed(names, [x["axis"]]), names)
 
 
 @operator(*RULES, dims=_dims)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, each_at_least, one_per_dimension, representable, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.field_types import Row
 from ..core.structs.fields import Input, Output, counted_by
@@ -32,9 +32,8 @@ RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled_siz
 
 def _dims(x: Operands) -> Dims:
     """A dimension that is not repeated keeps its sharding; the copies of another one may lie on any device."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    tiled = [n if r == 1 else f"tiled {n}" for n, r in zip(names, x["repeats"], strict=True)]
-    return Dims({"input": names}, tiled, names)
+    names = names_of(x, "input")
+    return Dims({"input": names}, renamed(names, [d for d, n in enumerate(x["repeats"]) if n != 1]), names)
 
 
 @operator(*RULES, dims=_dims)

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.axes import along_axis
 from ..core.rules import Operands, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.enumerations import DirectionName, FieldDirection, direction_of
 from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Axis, Input, Output, UInt
@@ -50,7 +49,8 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    names, picked = along_axis(x["input"].ndim, x["axis"])
+    names = names_of(x, "input")
+    picked = renamed(names, [x["axis"]])
     return Dims({"input": names}, picked, local=[name for name in names if name in picked])
 
 

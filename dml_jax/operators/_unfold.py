@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding, WindowSizes
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of
 from ..core.structs.fields import Input, Ints, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
@@ -54,9 +54,8 @@ RULES = function_rules(_sizes, SPATIAL, output_sizes=_output_sizes)
 
 def _dims(x: Operands) -> Dims:
     """Rows keep the sharding of the channels that they come from."""
-    rank, count = x["input"].ndim, len(x["window_sizes"])
-    names = [f"input {d}" for d in range(rank)]
-    return Dims({"input": names}, [*names[: rank - count], "columns"])
+    names = names_of(x, "input")
+    return Dims({"input": names}, [*names[: -len(x["window_sizes"])], "columns"])
 
 
 @operator(*RULES, dims=_dims)

@@ -10,7 +10,7 @@ import jax
 from ..core.arguments.kinds import Data, OutSharding, per_dimension
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, each_at_least, minimum_rank, representable, sizes_follow
-from ..core.sharding import Dims
+from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, levels
 from ..core.structs.fields import Input, Output
@@ -73,10 +73,9 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     """A dimension whose elements are repeated keeps its sharding: every device has the elements of its part."""
-    names = [f"input {d}" for d in range(x["input"].ndim)]
-    mixed = {d for d, _ in _grown(x)} if x["mode"] == "linear" else set()
-    enlarged = [f"enlarged {name}" if d in mixed else name for d, name in enumerate(names)]
-    return Dims({"input": names}, enlarged, names)
+    names = names_of(x, "input")
+    mixed = [d for d, _ in _grown(x)] if x["mode"] == "linear" else []
+    return Dims({"input": names}, renamed(names, mixed), names)
 
 
 @operator(*RULES, dims=_dims)

@@ -1,4 +1,4 @@
-"""Rules and dimension names of indices along axes."""
+"""The rule of indices along axes."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,9 +16,3 @@ def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
 
     text = "{input} must have elements along the indexed dimensions when {indices} is not empty"
     return custom("indexed_axes_not_empty", text, broken_by)
-
-
-def along_axis(rank: int, axis: int) -> tuple[list[str], list[str]]:
-    """Returns names for the dimensions of an array, and for those of one with another axis in its place: see `Dims`."""
-    names, axis = [f"input {d}" for d in range(rank)], axis % rank
-    return names, [*names[:axis], "q", *names[axis + 1 :]]

@@ -65,8 +65,10 @@ def versions() -> dict[str, str]:
     """The versions of everything that may be compared."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
-    for name in ("dml_jax", "jax", "jaxlib", "numpy", "onnxruntime", "torch", "cupy-cuda12x", "cupy-cuda13x"):
+    import dml_jax
+
+    found = {"dml_jax": dml_jax.__version__}  # metadata are of what was installed last
+    for name in ("jax", "jaxlib", "numpy", "onnxruntime", "torch", "cupy-cuda12x", "cupy-cuda13x"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
-from ..core.structs.feature_level_tables import RANK_4, Support
 from ..core.structs.fields import Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
@@ -46,10 +45,12 @@ from ._quantization import (
     multiply_integers,
     older_rank_rules,
     parameter_rules,
+    parameters_of,
     rank_within,
     rescale,
     scales_of,
     signed_bytes,
+    since_2_1,
     zero_points_of,
 )
 
@@ -203,10 +204,7 @@ class ConvolutionIntegerDesc(OperatorDesc):
     in_jax = "jax.lax.conv_general_dilated(..., preferred_element_type=int32)"
     other_types = ("filter", *zero_points_of(*_INPUTS), "output")
     other_ranks = zero_points_of(*_INPUTS)
-    support = tuple(
-        Support.of(level, ranks, input=BYTES, filter=BYTES, output=(DataType.INT32,))
-        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
-    )
+    support = since_2_1(_RANKS, input=BYTES, filter=BYTES, output=(DataType.INT32,))
     constraints = (*_window_rules(), *parameter_rules(_AXES, *_INPUTS, scaled=False))
     lifted = older_rank_rules(*zero_points_of(*_INPUTS))
 
@@ -261,13 +259,10 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     group_count: GroupCount = 1
 
     in_jax = "jax.lax.conv_general_dilated(..., preferred_element_type=int32), scaled and clipped"
-    other_types = (*scales_of(*_ALL), *zero_points_of(*_ALL), "filter", "bias", "output")
-    other_ranks = (*scales_of(*_ALL), *zero_points_of(*_ALL))
-    support = tuple(
-        Support.of(
-            level, ranks, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL), bias=(DataType.INT32,)
-        )
-        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
+    other_types = (*parameters_of(*_ALL), "filter", "bias", "output")
+    other_ranks = parameters_of(*_ALL)
+    support = since_2_1(
+        _RANKS, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL), bias=(DataType.INT32,)
     )
     constraints = (
         *_window_rules(),
@@ -275,7 +270,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         if_given("bias", _forward(sizes_follow("bias", bias_sizes, "(1, filters, 1, ...)"))),
     )
     lifted = (
-        *older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)),
+        *older_rank_rules(*parameters_of(*_ALL)),
         below("5_2", rank_within("filter_scale", 3, 4)),
     )
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Rule, assuming, if_given, same_dtype, sizes_follow
-from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
+from ..core.structs.feature_level_tables import FLOATS, Support
 from ..core.structs.fields import Input, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
@@ -24,10 +24,12 @@ from ._quantization import (
     multiply_integers,
     older_rank_rules,
     parameter_rules,
+    parameters_of,
     rank_within,
     rescale,
     same_type,
     scales_of,
+    since_2_1,
     spread,
     unfused,
     zero_points_of,
@@ -123,10 +125,7 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
     in_jax = "jax.numpy.matmul(a, b, preferred_element_type=int32)"
     other_types = ("b", *zero_points_of(*_INPUTS), "output")
     other_ranks = zero_points_of(*_INPUTS)
-    support = tuple(
-        Support.of(level, ranks, a=BYTES, b=BYTES, output=(DataType.INT32,))
-        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
-    )
+    support = since_2_1(_RANKS, a=BYTES, b=BYTES, output=(DataType.INT32,))
     constraints = (*_SIZES, *parameter_rules(_AXES, *_INPUTS, scaled=False))
     lifted = (*older_rank_rules(*zero_points_of(*_INPUTS)), _OLDER_RANK_OF_B)
 
@@ -179,14 +178,11 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     output: Output
 
     in_jax = "jax.numpy.matmul(a, b, preferred_element_type=int32), scaled, rounded and clipped"
-    other_types = (*scales_of(*_ALL), *zero_points_of(*_ALL), "b", "output")
-    other_ranks = (*scales_of(*_ALL), *zero_points_of(*_ALL))
-    support = tuple(
-        Support.of(level, ranks, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL))
-        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
-    )
+    other_types = (*parameters_of(*_ALL), "b", "output")
+    other_ranks = parameters_of(*_ALL)
+    support = since_2_1(_RANKS, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL))
     constraints = (*_SIZES, *parameter_rules(_AXES, *_ALL))
-    lifted = (*older_rank_rules(*scales_of(*_ALL), *zero_points_of(*_ALL)), _OLDER_RANK_OF_B)
+    lifted = (*older_rank_rules(*parameters_of(*_ALL)), _OLDER_RANK_OF_B)
 
     def compute_checked(self, **arrays: Any) -> jax.Array:
         return multiply_quantized(**arrays, dtype=self.output.dtype)
@@ -230,8 +226,8 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     output: Output
 
     in_jax = "jax.numpy.matmul(a, b, preferred_element_type=int32) * a_scale * b_scale + bias"
-    other_types = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS), "bias", "output")
-    other_ranks = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS))
+    other_types = (*parameters_of(*_INPUTS), "bias", "output")
+    other_ranks = parameters_of(*_INPUTS)
     support = (Support.of("6_2", _RANKS, a=INTEGERS, a_scale=FLOATS),)
     constraints = (
         *_SIZES,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
+from ..core.structs.feature_level_tables import RANK_4, Support
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
 from ..operations.integer_product import multiply_int8
@@ -233,3 +234,16 @@ def scales_of(*tensors: str) -> tuple[str, ...]:
 def zero_points_of(*tensors: str) -> tuple[str, ...]:
     """The fields of their zero points."""
     return tuple(f"{tensor}_zero_point" for tensor in tensors)
+
+
+def parameters_of(*tensors: str) -> tuple[str, ...]:
+    """The fields of their scales, then of their zero points."""
+    return (*scales_of(*tensors), *zero_points_of(*tensors))
+
+
+# Feature levels.
+
+
+def since_2_1(ranks: range, **types: Sequence[DataType]) -> tuple[Support, ...]:
+    """The table of a product of bytes: below 4_0 all tensors have four dimensions."""
+    return tuple(Support.of(level, of, **types) for level, of in (("4_0", ranks), ("2_1", RANK_4)))

@@ -21,11 +21,11 @@ from ._quantization import (
     below,
     dequantize,
     dynamically_quantize,
+    parameters_of,
     quantize,
     rules_of,
     same_type,
     scales_of,
-    zero_points_of,
 )
 
 __all__ = [
@@ -219,8 +219,8 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     output: Output
 
     in_jax = "jax.numpy.round(((a - za) * sa + (b - zb) * sb) / scale) + zero_point"
-    other_types = (*scales_of(*_TERMS), *zero_points_of(*_TERMS), "b", "output")
-    other_ranks = (*scales_of(*_TERMS), *zero_points_of(*_TERMS))
+    other_types = (*parameters_of(*_TERMS), "b", "output")
+    other_ranks = parameters_of(*_TERMS)
     support = (
         Support.of("4_0", RANKS_1_TO_8, a=BYTES, b=BYTES, output=BYTES, **dict.fromkeys(scales_of(*_TERMS), REAL)),
     )

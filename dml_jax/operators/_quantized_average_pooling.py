@@ -11,7 +11,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.xla_workarounds import divide
 from ._average_pooling import sums_and_counts
 from ._pooling_rules import Image, Pooled, pooling_struct_rules
-from ._quantization import BYTES, REAL, PerAxis, centred, quantize, rules_of, scales_of, spread, unfused, zero_points_of
+from ._quantization import BYTES, REAL, PerAxis, centred, parameters_of, quantize, rules_of, scales_of, spread, unfused
 from ._sliding_windows import Dilations, EndPadding, StartPadding, Strides, WindowSize, attributes_of, sliding
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]
@@ -62,8 +62,8 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     include_padding: Bool
 
     in_jax = "jax.lax.reduce_window(q - zero_point, 0, jax.lax.add, ...), scaled, rounded and clipped"
-    other_types = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS), "output")
-    other_ranks = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS))
+    other_types = (*parameters_of(*_TENSORS), "output")
+    other_ranks = parameters_of(*_TENSORS)
     support = (
         Support.of("6_2", RANKS_4_TO_5, **dict.fromkeys(_TENSORS, BYTES), **dict.fromkeys(scales_of(*_TENSORS), REAL)),
     )

@@ -16,7 +16,6 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, one_of, one_per_dimension, representable
 from ..core.sharding import Dims, names_of, renamed
 from ..core.structs.enumerations import (
-    AxisDirection,
     DirectionName,
     FieldDirection,
     FieldMode,
@@ -323,6 +322,15 @@ def struct_law(tensor: str) -> tuple[Rule, ...]:
 STRUCT_LAW = struct_law("input")
 
 
+def keywords_of(desc: OperatorDesc[Any]) -> dict[str, Any]:
+    """The keywords of `resample` that a struct with offsets has fields for; not all have a direction."""
+    x = desc.operands()
+    direction = x.get("rounding_direction")
+    rounding = None if direction is None else direction_of(direction)
+    kept = {name: x[name] for name in ("scales", *OFFSETS)}
+    return {**kept, "mode": mode_of(x["interpolation_mode"]), "rounding": rounding}
+
+
 def _since(level: str) -> tuple[Support, ...]:
     """Returns the table: bytes are taken from 6_2 on, and fewer than four dimensions from 5_1 on."""
     return levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS), (level, RANK_4, FLOATS))
@@ -373,7 +381,7 @@ class Resample1Desc(OperatorDesc):
     constraints = STRUCT_LAW
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _with_offsets(self, input)
+        return resample(input, self.output.sizes, **keywords_of(self))
 
 
 class _RoundedDesc(OperatorDesc, is_base=True):
@@ -390,7 +398,7 @@ class _RoundedDesc(OperatorDesc, is_base=True):
     constraints = STRUCT_LAW
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _with_offsets(self, input, self.rounding_direction)
+        return resample(input, self.output.sizes, **keywords_of(self))
 
 
 class Resample2Desc(_RoundedDesc):
@@ -430,17 +438,3 @@ class Resample3Desc(_RoundedDesc):
 
     support = levels(("6_4", _RANKS, _BYTES))
     constraints = (*STRUCT_LAW, UNFILTERED)
-
-
-def _with_offsets(
-    desc: Resample1Desc | _RoundedDesc, input: jax.Array, direction: AxisDirection | None = None
-) -> jax.Array:
-    return resample(
-        input,
-        desc.output.sizes,
-        desc.scales,
-        mode=mode_of(desc.interpolation_mode),
-        input_pixel_offsets=desc.input_pixel_offsets,
-        output_pixel_offsets=desc.output_pixel_offsets,
-        rounding=None if direction is None else direction_of(direction),
-    )

@@ -6,12 +6,12 @@ from functools import partial
 
 import jax
 
-from ..core.structs.enumerations import AxisDirection, FieldMode, direction_of, mode_of
+from ..core.structs.enumerations import FieldMode
 from ..core.structs.feature_level_tables import FLOATS, RANK_4, levels
 from ..core.structs.fields import Input, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.programs.primitive import transposed
-from ._resample import Numbers, PixelOffsets, RoundingDirection, resample, struct_law
+from ._resample import Numbers, PixelOffsets, RoundingDirection, keywords_of, resample, struct_law
 
 __all__ = ["ResampleGrad1Desc", "ResampleGradDesc"]
 
@@ -19,19 +19,9 @@ LAW = struct_law("output_gradient")
 RANKS = range(1, 5)
 
 
-def _transpose_resample(
-    desc: ResampleGradDesc | ResampleGrad1Desc, gradient: jax.Array, direction: AxisDirection | None = None
-) -> jax.Array:
+def _transpose_resample(desc: ResampleGradDesc | ResampleGrad1Desc, gradient: jax.Array) -> jax.Array:
     """Transposes RESAMPLE1 or RESAMPLE2 from the sizes of the output to those of the input."""
-    forward = partial(
-        resample,
-        sizes=desc.input_gradient.sizes,
-        scales=desc.scales,
-        mode=mode_of(desc.interpolation_mode),
-        input_pixel_offsets=desc.input_pixel_offsets,
-        output_pixel_offsets=desc.output_pixel_offsets,
-        rounding=None if direction is None else direction_of(direction),
-    )
+    forward = partial(resample, sizes=desc.input_gradient.sizes, **keywords_of(desc))
     return transposed(forward, jax.ShapeDtypeStruct(desc.output_gradient.sizes, gradient.dtype), gradient)
 
 
@@ -97,4 +87,4 @@ class ResampleGrad1Desc(OperatorDesc):
     constraints = LAW
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
-        return _transpose_resample(self, input_gradient, self.rounding_direction)
+        return _transpose_resample(self, input_gradient)

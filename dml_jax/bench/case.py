@@ -167,6 +167,11 @@ def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: 
     return Drawn(shape, INT32, make)
 
 
+def batch_of(item: Sequence[int], size: int, itemsize: int) -> tuple[int, ...]:
+    """The shape of as many items as have about `size` bytes, one at least."""
+    return max(1, size // itemsize // prod(item)), *item
+
+
 def mib(count: int) -> str:
     """Bytes as text."""
     return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"

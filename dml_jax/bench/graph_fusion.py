@@ -15,7 +15,7 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..graphs.builder import GraphBuilder
 from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
-from .case import DTYPES, Arrays, Case, data, dims, random_indices
+from .case import DTYPES, Arrays, Case, batch_of, data, dims, random_indices
 from .implementations import JNP, Implementation, JaxRun
 from .operators.depth_space import depth_to_space, permuted, space_to_depth
 from .operators.operator_benchmark import Attributes, Operator
@@ -89,10 +89,8 @@ class EachRun(GraphRun):
 
 def _blocks(size: int, itemsize: int) -> Case:
     """Blocks of 2 x 2 to channels, the channels in another order, and back."""
-    height, width, channels = 512, 512, 4
-    count = max(1, size // itemsize // (height * width * channels))
-    picture = (count, channels, height, width)
-    order = np.random.default_rng(5).permutation(4 * channels).astype(np.uint32)
+    picture = batch_of((4, 512, 512), size, itemsize)
+    order = np.random.default_rng(5).permutation(4 * picture[1]).astype(np.uint32)
     graph = GraphBuilder()
     blocks = graph.space_to_depth(graph.input("x", _tensor(picture, itemsize)), 2)
     picked = graph.gather(blocks, graph.constant(order.reshape(1, 1, 1, -1)), axis=1, index_dimensions=1)
@@ -106,10 +104,8 @@ def _blocks(size: int, itemsize: int) -> Case:
 
 def _pieces(size: int, itemsize: int) -> Case:
     """The middle of pictures, twice side by side, a picture below it, and all of that with channels last."""
-    height, width, channels = 512, 512, 3
-    count = max(1, size // itemsize // (height * width * channels))
-    whole, middle = (count, channels, height, width), (count, channels, height, width // 2)
-    both, each = (count, channels, 2 * height, width), (1, 1, 1, 1)
+    whole = *outer, height, width = batch_of((3, 512, 512), size, itemsize)
+    middle, both, each = (*outer, height, width // 2), (*outer, 2 * height, width), (1, 1, 1, 1)
     graph = GraphBuilder()
     x = graph.input("x", _tensor(whole, itemsize))
     twice = graph.tile(graph.slice1(x, (0, 0, 0, width // 4), middle, each), (1, 1, 1, 2))

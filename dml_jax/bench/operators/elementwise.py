@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.structs.activation import Activation
-from ..case import ROUNDED, Case, Drawn, data, mib, normal
+from ..case import ROUNDED, Case, Drawn, batch_of, data, mib, normal
 from .docstring_examples import grown
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
@@ -43,7 +43,7 @@ def _cast_by_onnx(a: Attributes) -> OnnxNode:
 def _selections(size: int, itemsize: int) -> Iterator[Case]:
     """select: of two arrays by a mask, random or that of causal attention."""
     side = 512 if size >= 2**21 else 64
-    shape = (max(1, size // itemsize // side**2), side, side)
+    shape = batch_of((side, side), size, itemsize)
     x = data(shape, itemsize)
     for name, mask in _MASKS.items():
         arrays = [Drawn(shape, np.dtype(bool), partial(mask, shape)), x, x.then(np.flipud)]
@@ -71,7 +71,7 @@ def _clipped_by_onnx(a: Attributes) -> OnnxNode:
 def _pictures(size: int, itemsize: int) -> Iterator[Case]:
     """value_scale_2d: pictures made ready for a network, a bias for each channel."""
     side = 224 if size >= 2**21 else 28
-    x = normal((max(1, size // itemsize // (3 * side**2)), 3, side, side), itemsize)
+    x = normal(batch_of((3, side, side), size, itemsize), itemsize)
     attributes = {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)}
     yield Case("value_scale_2d", str(x), attributes, [x], tolerance=ROUNDED[itemsize])
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, Drawn, data, mib
+from ..case import DTYPES, Case, Drawn, batch_of, data, mib
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 
@@ -75,7 +75,7 @@ def _unit_by_torch(a: Attributes, out: Any) -> None:
 def _triangles(size: int, itemsize: int) -> Iterator[Case]:
     """fill_diagonals: what lies above the diagonal of matrices of attention, made 0."""
     side = 512 if size >= 2**21 else 64
-    x = data((max(1, size // itemsize // side**2), side, side), itemsize)
+    x = data(batch_of((side, side), size, itemsize), itemsize)
     attributes = {"begin": 1, "end": side, "value": 0}
     yield Case("fill_diagonals", f"above the main one, {x}", attributes, [x], needed=x.nbytes * 3 // 2)
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import Case, data, mib
+from ..case import Case, batch_of, data, mib
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 Sizes = Sequence[int]
@@ -18,7 +18,7 @@ def _joins(size: int, itemsize: int) -> Iterator[Case]:
     """join: channels of pictures, features of rows, and batches."""
     count = size // itemsize
     side = 64 if size >= 2**22 else 16
-    batch = max(1, count // (128 * side * side))
+    batch, *_ = batch_of((128, side, side), size, itemsize)
     yield _join("channels", [(batch, 64, side, side)] * 2, 1, itemsize)
     yield _join("channels, four branches", [(batch, c, side, side) for c in (64, 24, 32, 8)], 1, itemsize)
     yield _join("features", [(count // 1024, 512)] * 2, 1, itemsize)
@@ -38,7 +38,7 @@ def _splits(size: int, itemsize: int) -> Iterator[Case]:
     count = size // itemsize
     side = 64 if size >= 2**22 else 16
     yield _split("queries, keys and values", (count // 3072, 3072), 1, (1024,) * 3, itemsize)
-    yield _split("channels", (max(1, count // (128 * side * side)), 128, side, side), 1, (64, 24, 32, 8), itemsize)
+    yield _split("channels", batch_of((128, side, side), size, itemsize), 1, (64, 24, 32, 8), itemsize)
     yield _split("odd features", (count // 1022, 1022), 1, (511, 300, 211), itemsize)
     yield _split("batches", (count // 4096 * 4, 1024), 0, (count // 4096,) * 4, itemsize)
 
@@ -97,7 +97,7 @@ _OF_ONNX = ("constant", "edge", "reflection")
 def _pads(size: int, itemsize: int) -> Iterator[Case]:
     """Borders of pictures in every mode, and odd ends of rows."""
     side = 224 if size >= 2**22 else 28
-    pictures = (max(1, size // itemsize // (32 * side * side)), 32, side, side)
+    pictures = batch_of((32, side, side), size, itemsize)
     for mode in _MODES:
         yield _pad(mode, pictures, (0, 0, 3, 3), (0, 0, 3, 3), itemsize)
     yield _pad("constant", pictures, (0, 0, 0, 1), (0, 0, 0, 0), itemsize)

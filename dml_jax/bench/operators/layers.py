@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import Case, normal
+from ..case import Case, batch_of, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 
@@ -120,7 +120,7 @@ def _run_by_torch(torch: Any, outs: Any, x: Any, w: Any, r: Any) -> tuple[Any, A
 def _normalizations(size: int, itemsize: int) -> Iterator[Case]:
     """local_response_normalization: across five channels, as AlexNet has it."""
     side = 27 if size >= 2**21 else 9
-    x = normal((max(1, size // itemsize // (96 * side**2)), 96, side, side), itemsize)
+    x = normal(batch_of((96, side, side), size, itemsize), itemsize)
     attributes = {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
     yield Case("local_response_normalization", str(x), attributes, [x], tolerance=2**-16)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import ROUNDED, Case, normal
+from ..case import ROUNDED, Case, batch_of, normal
 from .docstring_examples import grown
 from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 
@@ -16,7 +16,7 @@ from .operator_benchmark import Attributes, OnnxNode, Operator, Plan, by_type
 def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
     """Windows without overlap, and overlapping ones with padding."""
     side = 112 if size >= 2**21 else 16
-    x = normal((max(1, size // itemsize // (64 * side**2)), 64, side, side), itemsize)
+    x = normal(batch_of((64, side, side), size, itemsize), itemsize)
     tolerance = 0.0 if operator == "max_pooling" else ROUNDED[itemsize]
     for sides, step, pad in ((2, 2, 0), (3, 2, 1), (3, 1, 1)):
         pairs = {"window_sizes": sides, "strides": step, "start_padding": pad, "end_padding": pad}

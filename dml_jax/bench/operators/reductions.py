@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, Drawn, normal
+from ..case import DTYPES, Case, Drawn, batch_of, normal
 from .operator_benchmark import Attributes, OnnxNode, Operator, by_type
 
 
 def _reductions(size: int, itemsize: int) -> Iterator[Case]:
     """reduce: sums and extremes of rows and columns, means of pictures, and the class that wins."""
     rows, side = (size // itemsize // 1024, 1024), 56 if size >= 2**21 else 7
-    pictures = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
+    pictures = batch_of((64, side, side), size, itemsize)
     of_rows = [(function, rows, (axis,)) for function in ("sum", "max", "argmax") for axis in (1, 0)]
     for function, shape, axes in (*of_rows[:2], ("average", pictures, (2, 3)), *of_rows[2:]):
         x = normal(shape, itemsize)
@@ -108,7 +108,7 @@ def _greatest_by_numpy(a: Attributes, outs: Any, x: np.ndarray) -> None:
 def _masks(size: int, itemsize: int) -> Iterator[Case]:
     """nonzero_coordinates: masks and sparse activations, whose coordinates would have so many bytes if all were set."""
     width = 256 if size >= 2**21 else 16
-    shape = (max(1, size // (8 * width)), width)
+    shape = batch_of((width,), size, 8)
     for part in (0.5, 0.1, 0.01):
         x = Drawn(shape, DTYPES[itemsize], partial(_set, part, shape, DTYPES[itemsize]))
         yield Case("nonzero_coordinates", f"{part:.0%} of {x}", {}, [x])

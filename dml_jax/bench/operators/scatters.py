@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, INT32, Case, Drawn, data, dims, mib, random_indices
+from ..case import DTYPES, INT32, Case, Drawn, batch_of, data, dims, mib, random_indices
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 
@@ -63,7 +63,7 @@ def _rows_written(copy: Callable[[Any, Any], Any], out: Any, x: Any, i: Any, u: 
 def _unpoolings(size: int, itemsize: int) -> Iterator[Case]:
     """max_unpooling: what 2x2 windows found, put back among zeros."""
     side = 128 if size >= 2**22 else 16
-    made = (max(1, size // itemsize // (32 * side**2)), 32, side, side)
+    made = batch_of((32, side, side), size, itemsize)
     shape = (*made[:2], side // 2, side // 2)
 
     def places() -> np.ndarray:

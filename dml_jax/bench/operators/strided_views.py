@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Case, data, dims, mib
+from ..case import DTYPES, Case, batch_of, data, dims, mib
 from .operator_benchmark import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 Sizes = Sequence[int]
@@ -72,7 +72,7 @@ def _view_copied(like: Any, a: Attributes, out: Any, x: Any) -> None:
 def _slices(size: int, itemsize: int) -> Iterator[Case]:
     """slice: crops of pictures, every second pixel, mirrored pictures, and odd windows of rows."""
     side, channels = (256, 64) if size >= 2**22 else (32, 2)
-    pictures = (max(1, size // itemsize // (channels * side * side)), channels, side, side)
+    pictures = batch_of((channels, side, side), size, itemsize)
     each, start, inner = (1, 1, 1, 1), (0, 0, 0, 0), side * 7 // 8
     yield _slice("crop", pictures, (0, 0, side // 16, side // 16), (*pictures[:2], inner, inner), each, itemsize)
     yield _slice("every second pixel", pictures, start, pictures, (1, 1, 2, 2), itemsize)
@@ -133,7 +133,7 @@ def _window_by_onnx(a: Attributes) -> OnnxNode:
 def _slice_grads(size: int, itemsize: int) -> Iterator[Case]:
     """slice_grad: gradients of crops and of every second pixel."""
     side = 256 if size >= 2**22 else 32
-    sizes = (max(1, size // itemsize // (16 * side**2)), 16, side, side)
+    sizes = batch_of((16, side, side), size, itemsize)
     edge, inner = side // 16, side * 7 // 8
     for name, offsets, window, strides in (
         ("crop", (0, 0, edge, edge), (*sizes[:2], inner, inner), (1, 1, 1, 1)),

@@ -417,18 +417,8 @@ class ConvolutionDesc(OperatorDesc):
     )
 
     def compute_checked(self, input: jax.Array, filter: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        return convolution(
-            input,
-            filter,
-            None if bias is None else bias.reshape(-1),
-            mode="convolution" if self.mode == ConvolutionMode.CONVOLUTION else "cross_correlation",
-            direction="backward" if self.direction == ConvolutionDirection.BACKWARD else "forward",
-            strides=self.strides,
-            dilations=self.dilations,
-            start_padding=self.start_padding,
-            end_padding=self.end_padding,
-            output_padding=self.output_padding,
-            output_sizes=self.output.sizes[2:],
-            group_count=self.group_count,
-            activation=self.fused_activation,
-        )
+        bias, fields = None if bias is None else bias.reshape(-1), self.operands()
+        named: Any = {name: fields[name] for name in (*LEAST, "group_count")}
+        named |= {name: fields[name].name.lower() for name in ("mode", "direction")}
+        sizes, activation = self.output.sizes[2:], self.fused_activation
+        return convolution(input, filter, bias, **named, output_sizes=sizes, activation=activation)

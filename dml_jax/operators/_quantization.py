@@ -244,6 +244,6 @@ def parameters_of(*tensors: str) -> tuple[str, ...]:
 # Feature levels.
 
 
-def since_2_1(ranks: range, **types: Sequence[DataType]) -> tuple[Support, ...]:
+def since_2_1(ranks: range, **types: tuple[DataType, ...]) -> tuple[Support, ...]:
     """The table of a product of bytes: below 4_0 all tensors have four dimensions."""
     return tuple(Support.of(level, of, **types) for level, of in (("4_0", ranks), ("2_1", RANK_4)))

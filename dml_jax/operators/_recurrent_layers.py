@@ -7,6 +7,7 @@ float32, the states between the steps too, and outputs are rounded once.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -95,15 +96,7 @@ def _gru_step_linear_before_reset(
     return ((1 - update) * new + update * h,)
 
 
-def _lstm_step(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
-    return _long_short_term(driven, states, weights, functions, couples=False)
-
-
-def _lstm_step_coupled(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
-    return _long_short_term(driven, states, weights, functions, couples=True)
-
-
-def _long_short_term(
+def _lstm_step(
     driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function], *, couples: bool
 ) -> States:
     """If `couples`, forget = 1 - input."""
@@ -117,7 +110,7 @@ def _long_short_term(
 
 RNN = Cell(1, 1, 1, _rnn_step)
 GRU, GRU_LINEAR_BEFORE_RESET = (Cell(3, 2, 1, step) for step in (_gru_step, _gru_step_linear_before_reset))
-LSTM, LSTM_COUPLED = (Cell(4, 3, 2, step) for step in (_lstm_step, _lstm_step_coupled))
+LSTM, LSTM_COUPLED = (Cell(4, 3, 2, partial(_lstm_step, couples=couples)) for couples in (False, True))
 
 
 def recurrent_layer(

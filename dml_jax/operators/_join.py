@@ -13,7 +13,7 @@ from ..core.rules import Operands, Rule, custom, sizes_follow
 from ..core.sharding import Dims, renamed
 from ..core.structs.feature_level_tables import (
     ALL_TYPES,
-    FLOATS,
+    MOVED_1_0,
     RANK_4,
     RANKS_1_TO_8,
     RANKS_4_TO_5,
@@ -23,7 +23,6 @@ from ..core.structs.feature_level_tables import (
 from ..core.structs.fields import Axis, Inputs, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..operations.data_movement import move_elements
 from ..operations.values.bit_exact import as_bits_of_arrays
@@ -143,7 +142,7 @@ class JoinDesc(OperatorDesc):
         ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
         ("3_0", RANKS_4_TO_5, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
-        ("1_0", RANK_4, (*FLOATS, *(DataType[n] for n in ("INT32", "INT16", "UINT32", "UINT16")))),
+        ("1_0", RANK_4, MOVED_1_0),
         of="inputs",
     )
     constraints = (

@@ -13,19 +13,15 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims, names_of, renamed
-from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, MOVED_1_0, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, levels
 from ..core.structs.field_types import Row
 from ..core.structs.fields import INT, Input, Ints, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
-from ..core.tensors.data_type import DataType
 from ..operations.data_movement import move_elements, per_word
 from ..operations.programs.primitive import Move
-from ._slice_rules import window_rules, within_reach
+from ._slice_rules import SIZES, STRIDES, WINDOW, window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]
-
-OFFSETS, SIZES, STRIDES = WINDOW = "input_window_offsets", "input_window_sizes", "input_window_strides"
-
 
 RULES = (*(one_per_dimension(name, "input") for name in WINDOW), *window_rules("input", *WINDOW))
 
@@ -107,7 +103,6 @@ def _is_contiguous(shape: Sequence[Any], offsets: Sequence[int], ends: Sequence[
 
 
 _TABLE = (("4_1", RANKS_1_TO_8, ALL_TYPES), ("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("2_1", RANKS_4_TO_5, UP_TO_32_BITS))
-_FIRST_TYPES = tuple(DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"))
 
 
 def _beyond(x: Operands) -> str | None:
@@ -142,7 +137,7 @@ class SliceDesc(OperatorDesc):
     strides: Ints
 
     moves_words = True
-    support = levels(*_TABLE, ("1_0", RANKS_4_TO_5, _FIRST_TYPES))
+    support = levels(*_TABLE, ("1_0", RANKS_4_TO_5, MOVED_1_0))
     constraints = (
         *(one_per_dimension(name, "input") for name in ("offsets", "sizes", "strides")),
         each_at_least("strides", 1),

@@ -20,7 +20,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..operations.data_movement import move_elements
 from ..operations.values.bit_exact import as_guarded_bits
 from ..operations.values.xla_workarounds import widened_float4
-from ._slice_rules import window_rules, within_reach
+from ._slice_rules import SIZES, STRIDES, WINDOW, window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
 
@@ -137,19 +137,10 @@ class SliceGradDesc(OperatorDesc):
         of="input_gradient",
     )
     constraints = (
-        *(
-            one_per_dimension(name, "output_gradient")
-            for name in ("input_window_offsets", "input_window_sizes", "input_window_strides")
-        ),
-        *window_rules("output_gradient", "input_window_offsets", "input_window_sizes", "input_window_strides"),
-        within_reach("input_gradient", "input_window_sizes", "input_window_strides"),
+        *(one_per_dimension(name, "output_gradient") for name in WINDOW),
+        *window_rules("output_gradient", *WINDOW),
+        within_reach("input_gradient", SIZES, STRIDES),
     )
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
-        return slice_grad(
-            input_gradient,
-            self.output_gradient.sizes,
-            self.input_window_offsets,
-            self.input_window_sizes,
-            self.input_window_strides,
-        )
+        return slice_grad(input_gradient, self.output_gradient.sizes, *(getattr(self, name) for name in WINDOW))

@@ -4,6 +4,9 @@ from typing import Any
 
 from ..core.rules import Law, Operands, Rule, custom
 
+# Of slice, and fields of the structs.
+OFFSETS, SIZES, STRIDES = WINDOW = "input_window_offsets", "input_window_sizes", "input_window_strides"
+
 
 def window_rules(whole: str, offsets: str, sizes: str, strides: str) -> tuple[Rule, ...]:
     """Returns the rules that every window has elements, all of them inside of `whole`, and that no stride is 0.

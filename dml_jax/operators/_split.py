@@ -10,11 +10,10 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims, names_of, renamed
-from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, MOVED_1_0, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, levels
 from ..core.structs.fields import Axis, Input, Outputs
 from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
-from ..core.tensors.data_type import DataType
 from ..operations.split import split_along
 
 __all__ = ["SplitDesc", "split"]
@@ -108,7 +107,7 @@ class SplitDesc(SeveralOutputs):
         ("4_1", RANKS_1_TO_8, ALL_TYPES),
         ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
-        ("1_0", RANK_4, (*FLOATS, *(DataType[n] for n in ("INT32", "INT16", "UINT32", "UINT16")))),
+        ("1_0", RANK_4, MOVED_1_0),
     )
     constraints = (
         below_rank("axis", "input"),

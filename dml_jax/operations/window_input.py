@@ -28,10 +28,10 @@ class WindowInputCase:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the array and of all elements of its windows; 0 if it is empty, or if a size is symbolic."""
+        """Those of the array, and of all elements of its windows, written and read; 0 if empty, or of symbolic size."""
         lead = self.array.shape[: len(self.array.shape) - len(self.windows)]
         unfolded = jax.ShapeDtypeStruct(unfolded_shape(lead, self.windows), self.array.dtype)
-        return known_bytes(self.array, unfolded) if known_bytes(self.array) else 0
+        return known_bytes(self.array, unfolded, unfolded) if known_bytes(self.array) else 0
 
     @property
     def plain(self) -> Move:

@@ -87,16 +87,25 @@ def forms(asked, dtype, form="flash_attention"):
     return function
 
 
+def output_and_slopes(asked, cotangent):
+    """The output and the slope of each operand, in one program."""
+
+    def function(*data):
+        output, pull = jax.vjp(forms(asked, cotangent.dtype), *data)
+        return output, *pull(cotangent)
+
+    return jax.jit(function)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_calls_and_their_derivatives(seed, cudnn):
     data, asked, seen, bias, cotangent = random_call(seed)
-    output, pull = jax.vjp(jax.jit(forms(asked, data[0].dtype)), *data)
+    found = output_and_slopes(asked, cotangent)(*data)
     right = attended(*data, seen, cotangent, scale=0.3, bias=bias)
     assert cudnn
-    found = (output, *pull(cotangent))
     for name, one, other in zip(("output", "of_query", "of_key", "of_value"), found, vars_of(right), strict=True):
         error = np.abs(np.asarray(one, np.float64) - other).max(initial=0)
-        assert error <= 8 * float(jnp.finfo(output.dtype).eps) * max(1, np.abs(other).max(initial=0)), name
+        assert error <= 8 * float(jnp.finfo(one.dtype).eps) * max(1, np.abs(other).max(initial=0)), name
 
 
 def vars_of(right):
@@ -136,7 +145,7 @@ def test_one_query_of_a_causal_window_has_as_many_keys_as_its_own_place_says(cud
 def test_windows_of_any_size(queries):
     asked = {"starts": jnp.array([2, 7], jnp.int32)}
     data = rows_of(queries, 8, 8)
-    right = forms({"starts": asked["starts"]}, jnp.float16, "plain")(*data)
+    right = jax.jit(forms(asked, jnp.float16, "plain"))(*data)
     found = jax.jit(forms(asked | {"window": (2**62, 2**31 - 1)}, jnp.float16))(*data)
     np.testing.assert_allclose(np.float32(found), np.float32(right), atol=2e-3)
 
@@ -145,8 +154,8 @@ def test_keys_that_no_query_sees_may_be_nan():
     query, key, value = rows_of(8, 8, 8)
     asked = {"lengths": jnp.array([5, 8], jnp.int32)}
     spoilt = [rows.at[0, :, 5:].set(np.nan) for rows in (key, value)]
-    pull = [jax.vjp(jax.jit(forms(asked, jnp.float16)), query, *rows) for rows in ((key, value), spoilt)]
-    for clean, dirty in zip(*([output, *back(query)] for output, back in pull), strict=True):
+    function = output_and_slopes(asked, query)
+    for clean, dirty in zip(*(function(query, *rows) for rows in ((key, value), spoilt)), strict=True):
         np.testing.assert_array_equal(clean, dirty)
 
 
@@ -180,7 +189,7 @@ def test_forward_and_second_derivatives_are_those_of_the_plain_form():
         def slope(*data):
             return jax.grad(lambda q: (function(q, *data[1:]).astype(np.float32) ** 2).sum())(data[0])
 
-        return jax.jvp(function, data, data)[1], jax.jvp(slope, data, data)[1]
+        return jax.jit(lambda *data: (jax.jvp(function, data, data)[1], jax.jvp(slope, data, data)[1]))(*data)
 
     for one, other in zip(both(flash), both(plain), strict=True):
         np.testing.assert_allclose(np.float32(one), np.float32(other), rtol=0.02, atol=0.02)

@@ -97,7 +97,8 @@ def _attention(case: AttentionCase, multiple: int, seen: Seen, *data: jax.Array)
     is_read = read_keys(is_seen, query.shape[1], *key.shape[1:3])
     key, value = (jnp.where(is_read, rows, jnp.zeros((), rows.dtype)) for rows in (key, value))
     sees_any = is_seen.any(axis=-1, keepdims=True)
-    if known.flags:  # where a query sees nothing, cuDNN makes NaN of derivatives
+    if known.flags:  # where a query sees nothing, or adds -inf to every score, cuDNN makes NaN of derivatives
+        added = None if added is None else jnp.where(known.flags[0], added, jnp.zeros((), added.dtype))
         known = known._replace(flags=[known.flags[0] | ~sees_any])
     output = _cudnn(query, key, value, added, known, case, multiple)
     return jnp.where(sees_any, output, in_type(case.dtype, case.numbers.get("of_nothing", np.nan)))
@@ -145,8 +146,6 @@ def _cudnn(
 
     flags = scores(excluded.flags[0]) if excluded.flags else None
     bias = None if added is None else scores(added)
-    if bias is not None and flags is not None:
-        bias = jnp.where(flags, bias, jnp.zeros((), bias.dtype))
     lengths = excluded.lengths
     if lengths is None and more_keys:
         lengths = keys

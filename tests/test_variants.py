@@ -1,22 +1,18 @@
-"""Every variant of every operation is equal to plain where it is forced, and chosen by some large call."""
+"""Every variant of every operation is equal to plain where it is forced."""
 
 from itertools import islice
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from checks import assert_agrees, sampled, together
-from jax import lax
 from operator_cases import u8, u32
-from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_on
+from variant_cases import calls_that_run
 
 import dml_jax
 from dml_jax import ConstraintError, use_form
-from dml_jax.lowering.cpu import blocked_transpose
 from dml_jax.lowering.registry import VARIANTS
 from dml_jax.lowering.use_form import form_names
-from dml_jax.operations import promises
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forced_form
 
@@ -47,9 +43,6 @@ def plain_results_of(calls):
     with use_form("plain"):
         PLAIN.update(zip(missing, results_of(missing), strict=True))
     return [PLAIN[call] for call in calls]
-
-
-# What is forced.
 
 
 # Of the small calls that run a variant: by default the first three, in .ci/run some more, with --exhaustive all.
@@ -87,9 +80,6 @@ def test_forms_are_plain_and_the_names_of_variants():
     assert "plain" not in {name for _, _, name in ROWS}
 
 
-ROWS_OF_BYTES = np.zeros((9, 32), np.uint8), np.int32([3, 3, -1])
-
-
 def test_a_compiled_operator_keeps_the_form_of_its_making():
     """Also if it is traced inside of a use_form: equal descriptors share what is compiled."""
     sizes = u8(1, 1, 9, 32), u32(1, 1, 1, 3), u8(1, 1, 3, 32)
@@ -115,48 +105,3 @@ def test_what_was_traced_is_lowered_and_transposed_in_the_form_of_its_trace():
         ("gather", "words"),
         ("scatter_reduce", "sorted_segments"),
     ]
-
-
-# What is chosen.
-
-
-def test_rows_are_unique():
-    assert sorted(set(ROWS)) == sorted(ROWS)
-
-
-@pytest.mark.parametrize(("operation", "platform"), sorted({row[:2] for row in HERE}))
-def test_every_row_is_chosen_by_a_large_call(operation, platform, exhaustive, monkeypatch):
-    """The calls are lowered for the platform, which need not be there, until every row was chosen.
-
-    One row is of releases that drop barriers; there the other rows are chosen, too.
-    """
-    monkeypatch.setattr(blocked_transpose, "DROPS_BARRIERS", True)
-    missing = {name for row, at, name in ROWS if (row, at) == (operation, platform)}
-    for call in calls_that_choose(operation, every=exhaustive):
-        missing -= {name for chosen, name in choices_on(platform, call) if chosen == operation}
-        if not missing:
-            break
-    assert not missing, f"no large call of tests/variant_cases.py that {operation!r} is in chooses these"
-
-
-@pytest.mark.parametrize("platform", ["rocm", "tpu"])
-def test_an_unknown_platform_has_no_variant(platform, exhaustive):
-    calls = calls_of("large")[:: 1 if exhaustive else 16]
-    assert {name for call in calls for _, name in choices_on(platform, call)} == {"plain"}
-
-
-@pytest.mark.parametrize("platform", ["cpu", "cuda"])
-def test_few_bytes_have_no_variant(platform, exhaustive):
-    """Most choose nothing, and are no call of the library's primitive. Few bytes may be multiplied many times."""
-    calls = [call for call in calls_of("small") if sum(array.nbytes for array in call.arrays) < 2**12]
-    calls = [call for call in calls if call.operator != "convolution"]
-    assert {name for call in calls[:: 1 if exhaustive else 8] for _, name in choices_on(platform, call)} <= {"plain"}
-
-
-def test_a_small_program_binds_gather_once(monkeypatch):
-    """Beside what it shows to checkify."""
-    monkeypatch.setattr(promises, "show_to_checkify", lambda check, array: array)
-    gather, calls = lax.gather, []
-    monkeypatch.setattr(lax, "gather", lambda *given, **named: calls.append(given) or gather(*given, **named))
-    jax.jit(lambda x, at: dml_jax.gather(x, at, 0)).lower(*ROWS_OF_BYTES)
-    assert len(calls) == 1

@@ -550,7 +550,7 @@ def calls_by_operation(*, every):
 
 
 # The operators whose large calls choose the rarest variant of an operation: every other call tried is one of theirs.
-RAREST = {"move": "tile", "gather": "gather_elements", "permute": "as_strided", "scatter_reduce": "gather"}
+RAREST = {"move": "tile", "gather": "gather_elements", "permute": "as_strided", "scatter_reduce": "scatter_nd"}
 
 
 def calls_that_choose(operation, *, every):

@@ -1,7 +1,11 @@
-"""The two serialized graphs that DxDispatch's repository has or had, as text."""
+"""Serialized graphs: the two that DxDispatch's repository has or had, as text, and small ones of one node."""
 
 import struct
+from dataclasses import replace
 
+from catalogue_cases import DESCS
+
+from dml_jax.graphs.serialized.operator_descs import to_node
 from dml_jax.graphs.serialized.records import (
     Activation,
     Attribute,
@@ -192,3 +196,27 @@ ALEXNET = SerializedGraph(
     input_names=("data_0",),
     output_names=("prob_1",),
 )
+
+
+RAW = SerializedGraph((ConstantNode("c", b"\1\2\3", ("v",)),), (), ("v",))
+
+
+def with_attributes(*attributes):
+    """A graph of a node with these attributes."""
+    return SerializedGraph((replace(MATMUL_ADD.nodes[2], attributes=attributes),), ("model_input",), ("model_output",))
+
+
+def names_of(desc, fields):
+    """A name for every tensor, "" for one that is left out."""
+    found = []
+    for name in fields:
+        value = getattr(desc, name)
+        found += [f"{name}{i}" for i in range(len(value))] if isinstance(value, tuple) else [name if value else ""]
+    return found
+
+
+def node_of(desc, **keywords):
+    return to_node(desc, "node", names_of(desc, desc.input_names()), names_of(desc, desc.output_names()), **keywords)
+
+
+GATHER, FILL = node_of(DESCS["GATHER"]), node_of(DESCS["FILL_VALUE_CONSTANT"])

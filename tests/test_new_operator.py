@@ -75,10 +75,13 @@ def test_a_test_without_feature_levels_is_told_what_it_lacks():
         struct_of("ELEMENT_WISE_TRUNC", SimpleNamespace(levels_of=None))
 
 
+PROMISES = ("promises", "struct_promises", "transformations")
+
+
 def test_the_guide_names_six_commands():
     assert [*map(shlex.split, COMMANDS)] == [
         ["-n", "0", "tests/operators/test_roll.py"],
-        ["--exhaustive", "-n", "0", "-k", "roll", "tests/test_promises.py", "tests/test_struct_promises.py"],
+        ["--exhaustive", "-n", "0", "-k", "roll", *(f"tests/test_{name}.py" for name in PROMISES)],
         ["--exhaustive", "-n", "auto", "-k", "roll or test_pictures or test_site"],
         ["-n", "auto"],  # all tests, which would run this one again
     ]

@@ -302,7 +302,7 @@ def test_writes_into_buffers_beyond_2_to_the_31():
         jax.eval_shape(write(2**31), buffer, updates)
 
 
-# Transformations; test_promises.py has more.
+# Transformations; test_transformations.py has more.
 
 
 @pytest.mark.thinned(5)

@@ -95,6 +95,36 @@ def test_indices_that_a_node_makes_are_data_under_jit():
         assert_same_bits(jax.jit(top)(x)[1], np.int64([[0, 2], [1, 2]]))
 
 
+FINDERS = {
+    "ArgMax": make("ArgMax", ["x"], ["at"], axis=3),
+    "TopK": make("TopK", ["x", "one"], ["", "at"]),
+    "MaxPool": make("MaxPool", ["x"], ["", "at"], kernel_shape=[1, 4]),
+}
+READERS = {
+    "MaxUnpool": make("MaxUnpool", ["u", "at"], ["y"], kernel_shape=[1, 4]),
+    "MaxUnpool, padded": make("MaxUnpool", ["u", "at", "sizes"], ["y"], kernel_shape=[1, 4]),
+    "Gather": make("Gather", ["t", "at"], ["y"]),
+    "GatherElements": make("GatherElements", ["t", "at"], ["y"]),
+    "GatherND": make("GatherND", ["t", "at"], ["y"]),
+    "ScatterElements": make("ScatterElements", ["t", "at", "u"], ["y"]),
+    "ScatterND": make("ScatterND", ["t", "at", "update"], ["y"]),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("finder", FINDERS)
+def test_indices_that_a_node_finds_are_read_as_with_x64(finder, reader):
+    """The greatest of four numbers is the last one, of index 3."""
+    u = np.float32([9]).reshape(1, 1, 1, 1)
+    inputs = {"x": TABLE[:4].reshape(1, 1, 1, 4), "t": TABLE[:4].reshape(4, 1, 1, 1), "u": u, "update": u[None, None]}
+    constants = {"one": np.int64([1]), "sizes": np.int64([1, 1, 2, 5])}
+    function = to_jax(model([FINDERS[finder], READERS[reader]], inputs, ["y"], constants))
+    with jax.enable_x64(True):
+        wanted = np.asarray(function(*inputs.values()))
+    for run in (function, jax.jit(function)):
+        assert_same_bits(run(*inputs.values()), wanted)
+
+
 @pytest.mark.parametrize("node", [make("ArgMax", ["x"], ["i"], axis=2), make("TopK", ["x", "one"], ["v", "i"], axis=2)])
 def test_indices_count_along_their_axis_alone(node):
     """Logits of 17 texts of 2,048 words and 65,536 tokens are more than 2**31 numbers; an index is below 65,536."""

@@ -330,8 +330,8 @@ _MOVES = (
 )
 _READS = (
     "AffineGrid ArgMax ArgMin Attention BlackmanWindow Cast Equal GatherBlockQuantized Greater GreaterOrEqual "
-    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual NegativeLogLikelihoodLoss NonZero OneHot "
-    "RandomNormalLike RandomUniformLike RoiAlign RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
+    "GroupQueryAttention HammingWindow HannWindow Less LessOrEqual MaxUnpool NegativeLogLikelihoodLoss NonZero "
+    "OneHot RandomNormalLike RandomUniformLike RoiAlign RotaryEmbedding Shape Size SoftmaxCrossEntropyLoss"
 )
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),

@@ -47,28 +47,37 @@ def test_rows_sorted_by_group_and_back():
     assert_same_bits(layers.permute_rows(sorted_rows, inverse), COPIES)
 
 
-@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("padding", [[], [GROUPS] * 3, [-1, -GROUPS, np.iinfo(np.int32).min]])
 def test_sizes_count_rows_of_groups_alone(padding):
-    group = np.append(GROUP, np.full(padding, GROUPS, np.int32))
+    group = np.append(GROUP, np.int32(padding))
     sizes = layers.group_sizes(group, GROUPS)
     assert sizes.dtype == jnp.int32
     np.testing.assert_array_equal(sizes, np.bincount(GROUP, minlength=GROUPS))
+
+
+def test_sorted_rows_of_no_group_lie_behind_the_sizes():
+    """As jax.lax.ragged_dot takes them: padding is multiplied with nothing."""
+    group = np.where(np.arange(ROWS) % 4 == 0, -1, GROUP).astype(np.int32)
+    order = np.asarray(layers.sort_by_group(group)[0])
+    sizes = np.asarray(layers.group_sizes(group, GROUPS))
+    np.testing.assert_array_equal(group[order], np.append(np.repeat(np.arange(GROUPS), sizes), [-1] * (ROWS // 4)))
 
 
 def slots_by_loop(group, capacity):
     used = np.zeros(GROUPS + 2, int)
     slots = []
     for of_row in group:
-        fits = of_row < GROUPS and used[of_row] < capacity
+        fits = 0 <= of_row < GROUPS and used[of_row] < capacity
         slots.append(of_row * capacity + used[of_row] if fits else GROUPS * capacity)
         used[of_row] += 1
     return slots
 
 
+@pytest.mark.parametrize("padding", [GROUPS, -2])
 @pytest.mark.parametrize("capacity", [1, 3, ROWS])
-def test_buffers_take_the_first_copies_and_none_of_padding(capacity):
-    """Numbers behind the last group are padding: their copies are dropped, and displace none."""
-    group = np.where(np.arange(ROWS) % 6 == 5, GROUPS + np.arange(ROWS) % 2, GROUP).astype(np.int32)
+def test_buffers_take_the_first_copies_and_none_of_padding(capacity, padding):
+    """Numbers of no group are padding: their copies are dropped, and displace none."""
+    group = np.where(np.arange(ROWS) % 6 == 5, padding + np.arange(ROWS) % 2, GROUP).astype(np.int32)
     slot = np.asarray(layers.buffer_slots(group, GROUPS, capacity))
     np.testing.assert_array_equal(slot, slots_by_loop(group, capacity))
     buffers = layers.dispatch(COPIES, slot, jnp.full((GROUPS, capacity, WIDTH), -1, jnp.float32))
@@ -179,12 +188,25 @@ def test_patches_are_the_squares_flat(batch, size):
     ("call", "error", "match"),
     [
         (lambda: layers.segment_softmax(np.int32([1, 2]), [0, 1], 2), DataTypeError, "scores must be floats"),
-        (lambda: layers.segment_softmax(np.zeros(3, np.float32), GROUP, 3), ConstraintError, "indices"),
+        (
+            lambda: layers.segment_softmax(np.zeros(3, np.float32), GROUP, 3),
+            ConstraintError,
+            r"segment_softmax: scores must have a row for each of segments \[element\], but its shape is \(3,\)",
+        ),
         (lambda: layers.patches(np.zeros((3, 5, 4), np.float32), 2), ConstraintError, "multiple of block_size"),
         (lambda: layers.patches(np.zeros((4, 4), np.float32), 2), ConstraintError, "three dimensions|at least 3"),
         (lambda: layers.group_sizes(np.float32([0, 1]), 2), DataTypeError, "integer"),
-        (lambda: layers.dispatch(COPIES, GROUP[:3], jnp.zeros((2, 2, WIDTH))), ConstraintError, "updates"),
-        (lambda: layers.dispatch([[1.0]], GROUP, jnp.zeros((2, 2, WIDTH))), DataTypeError, "updates must be an array"),
+        (
+            lambda: layers.dispatch(COPIES, GROUP[:3], jnp.zeros((2, 2, WIDTH))),
+            ConstraintError,
+            r"dispatch: copies must be \[copy, width\], a row for each slot: \(3, 3\), but its shape is \(40, 3\)",
+        ),
+        (lambda: layers.dispatch([[1.0]], GROUP, jnp.zeros((2, 2, WIDTH))), DataTypeError, "copies must be an array"),
+        (
+            lambda: layers.dispatch(COPIES, GROUP, jnp.zeros((2, 2, WIDTH), jnp.bfloat16)),
+            DataTypeError,
+            "dispatch: copies must have the dtype of buffers, bfloat16, but it is float32",
+        ),
         (lambda: layers.collect([[1.0]], GROUP), DataTypeError, "collect: buffers must be an array"),
         (lambda: layers.route(COPIES, 9), ConstraintError, "route: k must be at least 1 and at most 3, but it is 9"),
         (lambda: layers.sort_by_group(COPIES[:, 0]), DataTypeError, "group.dtype must be an integer type, .* float32"),
@@ -209,3 +231,23 @@ def test_patches_are_the_squares_flat(batch, size):
 def test_mistakes(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rows: layers.group_sizes(rows, 3),
+        layers.sort_by_group,
+        lambda rows: layers.buffer_slots(rows, 3, 2),
+        lambda rows: layers.segment_softmax(rows.astype(np.float32), rows, 3),
+    ],
+    ids=["group_sizes", "sort_by_group", "buffer_slots", "segment_softmax"],
+)
+def test_rows_that_a_mesh_divides_are_refused(call):
+    """Each device has rows of every group, but within jax.shard_map a call is about its own."""
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        rows = jax.device_put(np.int32([0, 1, 2, 0, 1, 2, 0, 1]), jax.P("x"))
+        with pytest.raises(ConstraintError, match="must have all rows on each device"):
+            call(rows)
+        jax.shard_map(lambda rows: jax.tree.map(jnp.ravel, call(rows)), in_specs=jax.P("x"), out_specs=jax.P("x"))(rows)

@@ -47,6 +47,27 @@ def as_int32(function: str, name: str, value: Any, *dimensions: str) -> jax.Arra
     return jnp.asarray(array, np.int32)
 
 
+def as_groups(function: str, value: Any, dimension: str) -> jax.Array:
+    """Returns the groups of rows as int32 [dimension]; a negative number becomes the greatest one: none is counted.
+
+    Raises:
+      ConstraintError: other dimensions, or an Explicit mesh divides the rows.
+      DataTypeError: no array of integers and no list of them.
+    """
+    group = as_int32(function, "group", value, dimension)
+    check_whole(function, group=group)
+    return jnp.where(group < 0, _LIMITS.max, group)
+
+
+def check_whole(function: str, **arrays: jax.Array | np.ndarray) -> None:
+    """Refuses rows that an Explicit mesh divides, as those of one group may lie on several devices."""
+    for name, array in arrays.items():
+        spec = jax.typeof(array).sharding.spec
+        if any(axes is not None for axes in spec[:1]):
+            rule = f"{name} must have all rows on each device: jax.reshard it, or call {function} in a jax.shard_map"
+            raise ConstraintError(message(function, rule, f"its sharding is {spec}", arrays))
+
+
 def as_count(function: str, name: str, value: Any, most: int | None = None) -> int:
     """Returns a static integer of at least 1, and at most `most`.
 

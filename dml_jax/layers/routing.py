@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from ..core.arguments.arrays import as_data
-from ..errors import ConstraintError, message
+from ..errors import ConstraintError, DataTypeError, message
 from ..operators import cumulative_summation, gather, gather_elements, scatter_elements, scatter_nd
-from .arguments import as_count, as_int32, check_dimensions, check_floats
+from .arguments import as_count, as_groups, as_int32, check_dimensions, check_floats
 
 Array = jax.Array | np.ndarray
 
@@ -87,15 +87,15 @@ def group_sizes(group: Array, groups: int) -> jax.Array:
     """Counts the rows of each group, as `jax.lax.ragged_dot` takes them.
 
     Args:
-      group: integers [row], numbers in [0, groups); a row of number `groups` or more belongs to none.
+      group: integers [row]. A row whose number is not in [0, groups), such as -1 of padding, belongs to none.
       groups: how many.
 
     Returns:
       int32 [group].
 
     Raises:
-      ConstraintError: sizes that do not fit.
-      DataTypeError: no arrays, or other types.
+      ConstraintError: other dimensions, a number below 1, or an Explicit mesh divides the rows.
+      DataTypeError: no integers.
 
     Example:
       >>> import jax.numpy as jnp
@@ -105,7 +105,7 @@ def group_sizes(group: Array, groups: int) -> jax.Array:
 
     Source: `jax.lax.ragged_dot`.
     """
-    group, groups = as_int32("group_sizes", "group", group, "row"), as_count("group_sizes", "groups", groups)
+    group, groups = as_groups("group_sizes", group, "row"), as_count("group_sizes", "groups", groups)
     return scatter_elements(jnp.zeros(groups, jnp.int32), group, jnp.ones_like(group), axis=0, reduction="add")
 
 
@@ -113,14 +113,14 @@ def sort_by_group(group: Array) -> tuple[jax.Array, jax.Array]:
     """Finds the permutation that sorts rows by group, and its inverse; both are for `permute_rows`.
 
     Args:
-      group: integers [row]. Rows of one group stay in order.
+      group: integers [row]. Rows of one group stay in order; those of negative numbers, such as padding, come last.
 
     Returns:
       Two arrays, int32 [row].
 
     Raises:
-      ConstraintError: sizes that do not fit.
-      DataTypeError: no arrays, or other types.
+      ConstraintError: other dimensions, or an Explicit mesh divides the rows.
+      DataTypeError: no integers.
 
     Example:
       >>> import jax.numpy as jnp
@@ -131,7 +131,7 @@ def sort_by_group(group: Array) -> tuple[jax.Array, jax.Array]:
 
     Source: the permutation of dropless mixtures of experts (Gale et al., 2023).
     """
-    order = jnp.argsort(as_int32("sort_by_group", "group", group, "row"))
+    order = jnp.argsort(as_groups("sort_by_group", group, "row"))
     places = jnp.arange(order.size, dtype=order.dtype)
     return order, scatter_elements(places, order, places, axis=0, unique_indices=True)
 
@@ -167,7 +167,7 @@ def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
     A buffer takes the first `capacity` copies of its group, and the others are dropped.
 
     Args:
-      group: integers [copy], numbers in [0, groups); a copy of number `groups` or more is dropped.
+      group: integers [copy]. A copy whose number is not in [0, groups), such as -1 of padding, is dropped.
       groups: how many.
       capacity: rows of each buffer.
 
@@ -175,8 +175,8 @@ def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
       int32 [copy]: group * capacity + place, and groups * capacity for a copy that is dropped.
 
     Raises:
-      ConstraintError: sizes that do not fit.
-      DataTypeError: no arrays, or other types.
+      ConstraintError: other dimensions, a number below 1, or an Explicit mesh divides the rows.
+      DataTypeError: no integers.
 
     Example:
       >>> import jax.numpy as jnp
@@ -186,7 +186,7 @@ def buffer_slots(group: Array, groups: int, capacity: int) -> jax.Array:
 
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
-    group, groups = as_int32("buffer_slots", "group", group, "copy"), as_count("buffer_slots", "groups", groups)
+    group, groups = as_groups("buffer_slots", group, "copy"), as_count("buffer_slots", "groups", groups)
     capacity = as_count("buffer_slots", "capacity", capacity)
     arrivals = cumulative_summation(jax.nn.one_hot(group, groups, dtype=jnp.int32), axis=0)
     place = gather_elements(arrivals, group[:, None], axis=1)[:, 0] - 1
@@ -217,6 +217,14 @@ def dispatch(copies: Array, slot: Array, buffers: Array) -> jax.Array:
     Source: the capacity of experts (Lepikhin et al., 2021).
     """
     rows, slot = _rows("dispatch", buffers), as_int32("dispatch", "slot", slot, "copy")
+    copies = as_data("dispatch", "copies", copies)
+    operands, wanted = {"copies": copies, "slot": slot, "buffers": buffers}, (slot.size, rows.shape[1])
+    if copies.shape != wanted:
+        rule = f"copies must be [copy, width], a row for each slot: {wanted}"
+        raise ConstraintError(message("dispatch", rule, f"its shape is {copies.shape}", operands))
+    if copies.dtype != rows.dtype:
+        rule = f"copies must have the dtype of buffers, {rows.dtype}"
+        raise DataTypeError(message("dispatch", rule, f"it is {copies.dtype}", operands))
     written = scatter_nd(rows, slot[:, None], copies, mode="drop", unique_indices=True)
     return written.reshape(buffers.shape)
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.arguments.arrays import as_data
+from ..errors import ConstraintError, message
 from ..operators import gather, scatter_nd
-from .arguments import as_count, as_int32, check_floats
+from .arguments import as_count, as_int32, check_floats, check_whole
 
 _NAME = "segment_softmax"
 
@@ -31,7 +32,7 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
 
     Raises:
       DataTypeError: `scores` are no floats.
-      ConstraintError: not a segment for each score.
+      ConstraintError: not a segment for each score, or an Explicit mesh divides these.
 
     Example:
       >>> import jax.numpy as jnp, numpy as np
@@ -44,6 +45,10 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
     scores, segments = as_data(_NAME, "scores", scores), as_int32(_NAME, "segments", segments, "element")
     count = as_count(_NAME, "count", count)
     check_floats(_NAME, "scores", scores)
+    check_whole(_NAME, scores=scores, segments=segments)
+    if scores.shape[:1] != segments.shape:
+        rule, fact = "scores must have a row for each of segments [element]", f"its shape is {scores.shape}"
+        raise ConstraintError(message(_NAME, rule, fact, {"scores": scores, "segments": segments}))
 
     def by_segment(start: float, numbers: Any, reduction: Any) -> jax.Array:
         input = jnp.full((count, *numbers.shape[1:]), start, numbers.dtype)

@@ -11,6 +11,7 @@ from jax import lax
 
 from .programs.variant_selection import choose, shapes_of
 from .sliding_windows import WindowCase, Windows
+from .window_input import window_input
 from .window_slices import read_slices
 
 
@@ -33,7 +34,7 @@ def max_pool_windows(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
     result = jax.ShapeDtypeStruct((*lead, *(w.count for w in windows)), x.dtype)
     case_of = partial(WindowCase, plain, windows, range(len(lead), x.ndim), *shapes_of(x), result)
-    return choose("max_pool", case_of)(None, x)
+    return choose("max_pool", case_of)(None, window_input(x, windows))
 
 
 def are_apart(windows: Windows) -> bool:

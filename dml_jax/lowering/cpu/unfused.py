@@ -89,13 +89,13 @@ def _are_strided(case: WindowCase) -> bool:
     return has_long_rows and all(w.stride > 1 and w.start == w.end == 0 and are_apart(w) for w in case.windows)
 
 
-# The input of a convolution of integers. Fused with its windows, it is computed again in each of them; fused with their
-# padding, it is a branch for each element, which is not vectorised.
+# The input of a convolution or of a pool of bytes, which divisions and roundings make. Fused with its windows, it is
+# computed again in each of them; fused with their padding, it is a branch for each element, which is not vectorised.
 
 
 def _hold_several(case: WindowInputCase) -> bool:
-    """Windows of one element read each element once."""
-    return any(w.window > 1 for w in case.windows)
+    """Windows of one element read each element once; floats are stored in as much time as most are computed in."""
+    return case.array.dtype.itemsize == 1 and any(w.window > 1 for w in case.windows)
 
 
 VARIANTS = (

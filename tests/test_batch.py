@@ -224,6 +224,33 @@ def test_all_rows_are_told_before_the_disk_is_waited_for(job):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_whenever_progress_raises_the_same_call_goes_on(tmp_path, count):
+    """So it is not called once an output is complete: then there is nothing to go on with."""
+    array = random_rows(ROWS)
+    path, outputs = saved(tmp_path / "in.npy", array), tuple(tmp_path / f"{i}.npy" for i in range(count))
+
+    def run(progress=None):
+        map_batches(lambda x: (blocks(x),) * count, path, outputs, batch_size=8, progress=progress)
+
+    told = []
+    run(told.append)
+    for calls in range(len(told)):
+        for out in outputs:
+            out.unlink()
+        left = iter(range(calls))
+
+        def stop(_, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(stop)
+        run()
+        for out in outputs:
+            same_bytes(out, blocks_oracle(array))
+
+
 # Going on.
 
 

@@ -21,6 +21,7 @@ from checks import assert_is, sampled
 from commands import batch
 
 import dml_jax
+from dml_jax.batch.jobs import Run
 from dml_jax.command import batch as command
 from dml_jax.command import batch_options as options
 from dml_jax.command.batch_progress import byte_count
@@ -262,6 +263,25 @@ def test_failures_are_told_in_a_line_and_leave_nothing(tmp_path):
         assert message in told.stderr
         assert "Traceback" not in told.stderr
     assert names(tmp_path) == ["in.npy", "in2.npy"]
+
+
+def test_an_interruption_of_a_complete_output_changes_nothing(tmp_path, monkeypatch):
+    path, out = saved(tmp_path / "in.npy", random_rows(N)), tmp_path / "out.npy"
+    clear = Run.clear
+
+    def interrupted(run):
+        clear(run)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Run, "clear", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        done = batch("depth_to_space", path, out, "--block-size", 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{out}: {N} items; ")
+    assert names(tmp_path) == ["in.npy", "out.npy"]
 
 
 # As a process of its own.

@@ -116,7 +116,8 @@ def map_batches(
       overwrite: replaces an existing output when the new one is complete.
       restart: forgets what an earlier run has recorded.
       progress: called with a `Progress` after each batch, and before the disk is waited for, in the caller's thread.
-        If it raises, the job ends, and the same call can continue it later.
+        If it raises, the job ends, and the same call can continue it later: it is not called any more once the output
+        has its name.
       checkpoint_seconds: time between two records of the progress.
       share: (i, n) writes only the i-th of n contiguous parts of the rows; n processes, on a shared file system, with
         the same arguments otherwise, write the .npy file. Process 0 waits for the others.
@@ -173,8 +174,8 @@ def _run(
 ) -> Progress:
     job, started, moved = run.job, time.monotonic(), [0, 0]  # bytes read, bytes written
 
-    def now(rows: int) -> Progress:
-        return Progress(rows, job.count, sum(moved), time.monotonic() - started, run.done)
+    def now(rows: int, total: int | None = job.count) -> Progress:
+        return Progress(rows, total, sum(moved), time.monotonic() - started, run.done)
 
     if run.is_finished:
         run.clear()
@@ -204,10 +205,10 @@ def _run(
         report()  # all is written, and the disk may take long
         for output in job.outputs:
             output.flush()
-    run.finish(recorder.rows if job.total is None else job.total, report)
-    last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
-    progress(last)
-    return last
+    rows = recorder.rows
+    progress(now(rows, rows))  # while the output still has its partial name: if this raises, the same call goes on
+    run.finish(rows if job.total is None else job.total, report)
+    return now(rows, rows)
 
 
 def _batches(

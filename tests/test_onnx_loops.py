@@ -151,8 +151,12 @@ def test_a_count_that_is_data_has_derivatives_forwards_alone():
     y, tangent = jax.jit(lambda x, n: jax.jvp(lambda x: function(x, n), (x,), (x,)))(X, np.int32(11))
     assert_same_bits(y, X / 2**11)
     assert_same_bits(tangent, X / 2**11)
-    with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
-        jax.jit(jax.grad(lambda x, n: function(x, n).sum()))(X, np.int32(11))
+    jacobian = jax.jit(jax.jacfwd(function))(X, np.int32(11))
+    assert_same_bits(jacobian.reshape(6, 6), np.eye(6, dtype=np.float32) / 2**11)
+    of_one = jax.grad(lambda x, n: function(x, n).sum())
+    for slope, n in ((jax.jit(of_one), 11), (jax.vmap(of_one, (None, 0)), [11])):
+        with pytest.raises(NotConstantError, match=r"^Loop node 'loop': the number of .* jax\.grad, .*static="):
+            slope(X, np.int32(n))
     known = to_jax(proto, static={"M": 11})
     assert_same_bits(jax.grad(lambda x: known(x).sum())(X), np.full_like(X, 0.5**11))
 

@@ -153,11 +153,13 @@ class Body:
       block: the attribute.
       scope: the values by name.
       read: names of the outputs of the node, "" for one that nothing needs.
+      label: of the node, for messages.
     """
 
     block: Block
     scope: Scope
     read: tuple[str, ...]
+    label: str
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         return self.block.run(*arguments, scope=self.scope)
@@ -338,7 +340,7 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
 def _with_bodies(node: Node, scope: Scope) -> Node:
     """Returns a node with `Body` for each `Block`, and with the keys of the random numbers that it draws itself."""
     bodies = {
-        name: Body(block, scope, node.outputs).at(number)
+        name: Body(block, scope, node.outputs, node.label).at(number)
         for number, (name, block) in enumerate(node.attributes.items())
         if isinstance(block, Block)
     }

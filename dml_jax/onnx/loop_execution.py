@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import DataTypeError
+from ..operations.programs.primitive import by_target
 from ..operations.values.bit_exact import as_float16_bits, from_float16_bits
 from .errors import STATIC, NotConstantError, OnnxError
 from .flattened_values import Form, as_arrays, types_text
@@ -32,6 +34,7 @@ class Iteration:
     """A loop body, with its state, inputs and outputs.
 
     Args:
+      label: of the node, for messages.
       run: one iteration. It takes its number, the condition, the state, and an element of each input; it returns the
         condition, the state, and a row of each scan output.
       trips: the most iterations; an array that is traced, or None for any number.
@@ -42,6 +45,7 @@ class Iteration:
       maximum: the number of rows of a scan output that is stated, by its position.
     """
 
+    label: str
     run: Callable[[Any, Any, list[Any], list[Any]], tuple[Any, list[Any], list[Any]]]
     trips: Any
     go: Any
@@ -248,8 +252,25 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
         return number + 1, jnp.asarray(go).reshape(()), after, filled
 
     first = jnp.asarray(0), jnp.asarray(loop.go), start, list(map(as_float16_bits, empty))
-    _, _, after, buffers = jax.lax.while_loop(goes_on, step, first)
+    _, _, *results = jax.lax.while_loop(goes_on, step, first)
+    after, buffers = jax.tree.map(partial(_refuse_reverse_mode, loop.label), results)
     return traced.state.values(after), _restore(buffers, shapes, row_form)  # `_pad_rows` knows of the zeros
+
+
+def _refuse_reverse_mode(label: str, y: jax.Array) -> jax.Array:
+    """Returns a result of a loop of an unknown number of iterations; its transpose names the node, as JAX does not."""
+
+    def back(*_: Any) -> Any:
+        raise NotConstantError(
+            f"{label}: the number of iterations must be known for reverse mode, such as jax.grad, but it depends on "
+            f"the data of an input; `to_jax(model, {STATIC})` makes an input known, and forward mode, such as jax.jvp, "
+            "needs no such number"
+        )
+
+    def keep(_: Any, y: jax.Array) -> jax.Array:
+        return y
+
+    return by_target(lambda _: keep, keep, back, is_back_open=True)(None, y)
 
 
 def _restore(rows: Any, shapes: Any, form: Form) -> Any:

@@ -39,7 +39,7 @@ def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Maximum
         return np.asarray(True) if cond is None else after, values[:kept], values[kept:count]
 
     sizes = {k - kept: maximum.sizes[name] for name, k in stated.items()}
-    state, rows = iterate(Iteration(run, trips, go, state, [], body.read[kept:], sizes))
+    state, rows = iterate(Iteration(body.label, run, trips, go, state, [], body.read[kept:], sizes))
     return *state, *rows
 
 
@@ -121,7 +121,7 @@ def _scan(
             rows = form.with_zero().values([jnp.where(is_before, y, jnp.zeros_like(y)) for y in arrays])
         return go, after, rows
 
-    return iterate(Iteration(run, trips, True, state, inputs, body.read[kept:], {}))
+    return iterate(Iteration(body.label, run, trips, True, state, inputs, body.read[kept:], {}))
 
 
 def _scalar(name: str, value: Any) -> Any:

@@ -40,8 +40,17 @@ def gemm(network, a, b):
 
 def conv(network, a, b):
     rng = network.rng
-    rank, groups = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-    channels, filters = groups * int(rng.integers(2, 4)), groups * int(rng.integers(1, 4))
+    return convolution(network, a, b, int(rng.integers(1, 4)), int(rng.integers(2, 4)))
+
+
+def depthwise(network, a, b):
+    return convolution(network, a, b, int(network.rng.integers(2, 4)), 1)
+
+
+def convolution(network, a, b, groups, own):
+    """One of some channels in each group."""
+    rng = network.rng
+    rank, channels, filters = int(rng.integers(1, 4)), groups * own, groups * int(rng.integers(1, 3))
     kernel = [int(n) for n in rng.integers(1, 4, rank)]
     x = network.dequantized((2, channels, *rng.integers(5, 8, rank)), a, is_weight=False)
     shape = (filters, channels // groups, *kernel)
@@ -73,9 +82,9 @@ def product(build, rng):
 
 @pytest.mark.thinned
 @pytest.mark.parametrize("seed", sampled(range(5), [0]))
-@pytest.mark.parametrize("build", [matmul, gemm, conv])
+@pytest.mark.parametrize("build", [matmul, gemm, conv, depthwise])
 def test_products_are_products_of_integers(build, seed, exhaustive):
-    """Floats as near as sums of floats are, integers within 1, which halves may differ by."""
+    """Floats as near as sums of floats, integers within 1, as halves may differ; depthwise ones are sums of slices."""
     rng = np.random.default_rng(seed)
     cases = [product(build, rng) for _ in range(6 if exhaustive else 3)]
     results = together((to_jax(proto), *inputs.values()) for proto, inputs, _ in cases)
@@ -86,7 +95,7 @@ def test_products_are_products_of_integers(build, seed, exhaustive):
         assert off.max() <= 1
         assert off.mean() < 0.05
         text = lowered(to_jax(proto), inputs)
-        assert INTEGER_PRODUCT.search(text)
+        assert (INTEGER_PRODUCT.search(text) is None) == (build is depthwise)
         assert not FLOAT_PRODUCT.search(text)
 
 
@@ -120,9 +129,11 @@ def by_input_channel(network):
     return network.node("Conv", x, network.dequantized((3, 2, 2, 2), np.int8, is_weight=True, axis=1))
 
 
-def depthwise(network):
+def with_filters_that_read_apart(network):
+    """Depthwise: two filters for each channel, whose places are apart."""
     x = network.dequantized((1, 2, 5, 5), np.uint8, is_weight=False)
-    return network.node("Conv", x, network.dequantized((4, 1, 2, 2), np.int8, is_weight=True), group=2)
+    w = network.dequantized((4, 1, 2, 2), np.int8, is_weight=True)
+    return network.node("Conv", x, w, group=2, strides=[3, 3])
 
 
 def with_floats(network):
@@ -135,7 +146,15 @@ def with_a_vector(network):
     return network.node("MatMul", x, network.dequantized((3, 4), np.int8, is_weight=True))
 
 
-IN_FLOATS = (along_the_sum, of_16_bits, long, by_input_channel, depthwise, with_floats, with_a_vector)
+IN_FLOATS = (
+    along_the_sum,
+    of_16_bits,
+    long,
+    by_input_channel,
+    with_filters_that_read_apart,
+    with_floats,
+    with_a_vector,
+)
 
 
 @pytest.mark.thinned

@@ -411,7 +411,7 @@ def int8(count, depth, columns):
 def sum_convolution(x, filters=None, *, windows, zero_points, groups=1):
     """A convolution of int8 with filters that are data, or else a constant; small integers may come as floats."""
     x, filters = (None if array is None else array.astype(np.int8) for array in (x, filters))
-    known = np.random.default_rng(0).integers(-128, 128, (6, x.shape[1], 3, 3), np.int8)
+    known = np.random.default_rng(0).integers(-128, 128, (6, x.shape[1] // groups, 3, 3), np.int8)
     p, q = (jnp.int8(3), jnp.arange(6, dtype=np.int8).reshape(-1, 1, 1, 1)) if zero_points else (None, None)
 
     def in_integers(x, p, filters, q):
@@ -428,6 +428,8 @@ def byte_convolutions(shape):
         attributes = {"windows": windows, "zero_points": zero_points}
         for arrays in ([shape, (6, shape[1], 3, 3)], [shape]):
             yield Program(sum_convolution, arrays, attributes, dtypes=("int8",))
+        if 6 % shape[1] == 0:  # depthwise
+            yield Program(sum_convolution, [shape], attributes | {"groups": shape[1]}, dtypes=("int8",))
 
 
 TRANSPOSED = [(16, 70), (70, 17), (40, 70), (8, 300), (256, 5), (5, 256), (12, 400), (7, 299), (224, 5)]
@@ -492,7 +494,7 @@ SIZES = {
         [(count, 2048, 1024, 4, 32) for count in (1, 8, 64)],
     ),
     int8: ([(1, 9, 70), (2, 3, 64), (3, 30, 21)], [(count, 1024, 512) for count in (1, 8)]),
-    byte_convolutions: ([((1, 3, 9, 8),), ((2, 2, 5, 6),)], [((32, 64, 64, 64),)]),
+    byte_convolutions: ([((1, 3, 9, 8),), ((2, 2, 5, 6),)], [((32, 64, 64, 64),), ((8, 6, 128, 128),)]),
     windows: (
         [((2, 4, 8, 8), 2, 3), ((1, 3, 9, 11), 3, 2), ((1, 2, 28, 28), 14, 1)],
         [((8, 64, 56, 56), 3, 64), ((8, 3, 224, 224), 14, 16), ((1, 16, 512, 500), 2, 16), ((8, 64, 28, 28), 1, 64)],

@@ -19,7 +19,7 @@ import numpy as np
 from ..core.structs.struct_rules import right_aligned
 from ..operations.convolution_sums import sum_convolution
 from ..operations.values.accumulation_types import narrow_apart
-from ..operators._integer_convolution import convolve_integers
+from ..operators._integer_convolution import are_few_slices, convolve_integers
 from ..operators._quantization import multiply_integers
 from .convolution import check_bias, filter_windows
 from .deferred import Row, Rows, plain
@@ -168,10 +168,12 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
     x, w, b, group = given.pop("x"), given.pop("w"), plain(given.pop("b", None)), given["group"]
     if not _are_bytes(x, w) or x.scale.ndim or prod(w.shape[1:]) > _MOST_PRODUCTS:
         return None
-    is_depthwise = group > 1 and w.shape[1] == 1  # products of vectors, which are faster in floats
-    if is_depthwise or not all(map(w.is_constant_along, range(1, w.ndim))):
+    if not all(map(w.is_constant_along, range(1, w.ndim))):
         return None
     windows = filter_windows(x.q, w.q, **given)
+    is_depthwise = group > 1 and w.shape[1] == 1
+    if is_depthwise and not are_few_slices(windows, w.shape[0] // group):
+        return None  # products of vectors, which are faster in floats
     check_bias(b, w.shape[0])
     in_integers = partial(_convolve, windows=windows, group=group)
     sums = sum_convolution(in_integers, x.q, x.zero_point, w.q, w.zero_point, windows, group)

@@ -92,9 +92,10 @@ def convolve_integers(
     has one element, that of the filter one, or one for each filter, (1, O, 1, 1).
     """
     input = window_input(input, windows)
-    if 1 < groups == input.shape[1] and _are_few_slices(windows, len(filter) // groups):
+    if 1 < groups == input.shape[1] and are_few_slices(windows, len(filter) // groups):
         numbers = centred(filter, _per_filter(filter_zero_point, filter))
-        return _scale_slices(centred(input, input_zero_point), numbers, windows)
+        differences = centred(input, input_zero_point).astype(jnp.int16)  # of bytes: 255 at most, in half the memory
+        return _scale_slices(differences, numbers, windows)
     depth = prod(filter.shape[1:])
     x, zero = signed_bytes(input, input_zero_point)
     # Padding is the zero point, from which nothing is left.
@@ -113,7 +114,7 @@ def convolve_integers(
     return by_example.swapaxes(0, 1)
 
 
-def _are_few_slices(windows: Sequence[Windows], filters: int) -> bool:
+def are_few_slices(windows: Sequence[Windows], filters: int) -> bool:
     """Whether each channel has few filters, which read its slices again: with strides, one element at a time."""
     few = filters == 1 or filters * prod(w.stride for w in windows) <= FEW_READS
     return few and prod(w.window for w in windows) <= MOST_SLICES
@@ -127,12 +128,12 @@ def _per_filter(zero_point: jax.Array | None, filter: jax.Array) -> jax.Array | 
 
 
 def _scale_slices(x: jax.Array, filters: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    """Sums the slices of each channel, each slice multiplied by one element of its filters."""
+    """Sums the slices of each channel in int32, each slice multiplied by one element of its filters."""
     (batch, channels, *_), counts = x.shape, [w.count for w in windows]
     numbers = jnp.moveaxis(filters.reshape(channels, -1, prod(filters.shape[1:])), 2, 0)
     slices = read_slices(x, range(2, x.ndim), windows)
     scaled = (
-        each[:, :, None] * number[None, ..., *(None,) * len(counts)]
+        each[:, :, None].astype(jnp.int32) * number[None, ..., *(None,) * len(counts)]
         for each, number in zip(slices, numbers, strict=True)
     )
     return reduce(add, scaled).reshape(batch, len(filters), *counts)

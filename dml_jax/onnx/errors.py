@@ -40,9 +40,8 @@ class UnsupportedError(OnnxError):
 
     def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
         lines = "\n".join(f"  {line}" for line in _by_operator(nodes))
-        rule = (
-            f"the model must have only operators that are supported here, {len(supported)} and functions made of them"
-        )
+        known = f"which are {len(supported)}, or functions of these"
+        rule = f"the model must have only operators that are supported here, {known}"
         hint = _OF_ONE_CPU if any(_NCHWC in node for node in nodes) else ""
         super().__init__(f"{rule}, but has\n{lines}{hint}")
         self.nodes: tuple[str, ...] = tuple(nodes)

@@ -124,6 +124,31 @@ def test_a_network_is_exported_for_pictures_of_any_size():
         np.testing.assert_allclose(jax.export.deserialize(artifact).call(one), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("op_type", "opset", "inputs", "attributes"),
+    [
+        ("Upsample", 9, ["x", "scales"], {"mode": "nearest"}),
+        ("Upsample", 9, ["x", "scales"], {"mode": "linear"}),
+        ("Resize", 10, ["x", "scales"], {"mode": "linear"}),
+        ("Resize", 20, ["x", "", "scales"], {"mode": "nearest"}),
+        ("Resize", 20, ["x", "", "scales"], {"mode": "linear"}),
+        ("Resize", 20, ["x", "", "scales"], {"mode": "linear", "antialias": 1}),
+        ("Resize", 20, ["x", "", "scales"], {"mode": "cubic"}),
+        ("Resize", 20, ["x", "roi", "scales"], {"coordinate_transformation_mode": "tf_crop_and_resize"}),
+    ],
+    ids=str,
+)
+def test_a_scale_of_1_keeps_a_symbolic_size(op_type, opset, inputs, attributes):
+    x = np.random.default_rng(0).standard_normal((3, 2, 4, 8)).astype(np.float32)
+    constants = {"scales": np.float32([1, 1, 2, 1.5]), "roi": np.float32([0, 0, 0, 0.25, 1, 1, 1.5, 1])}
+    proto = model([helper.make_node(op_type, inputs, ["y"], **attributes)], {"x": x}, ["y"], constants, opset)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 2, 4, 8"), np.float32)
+    exported = jax.export.export(jax.jit(to_jax(proto)))(symbolic)
+    (expected,) = runtime(proto, {"x": x})
+    np.testing.assert_allclose(exported.call(x), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("op_type", ["Flatten", "Shape"])
 def test_what_computes_with_symbolic_sizes_is_refused_in_words(op_type):
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import floor, inf
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..errors import ConstraintError
@@ -71,12 +72,14 @@ class Grid:
         return size == self.sizes[axis] and self.scales[axis] == 1 and self.before[axis] == -self.after[axis]
 
     def outside(self, shape: Sequence[int]) -> np.ndarray:
-        """Returns which elements of the output lie outside the input."""
-        is_outside = np.zeros(self.sizes, bool)
+        """Returns which elements of the output lie outside the input: dimensions that stay have size 1."""
+        is_outside = np.zeros([1] * len(shape), bool)
         for d, n in enumerate(shape):
+            if self.is_left(d, n):
+                continue
             x = self.positions(d)
             beyond = (x.whole < 0) | (x.whole >= n) | ((x.whole == n - 1) & (x.rest > 0))
-            is_outside |= beyond.reshape([-1 if e == d else 1 for e in range(len(shape))])
+            is_outside = is_outside | beyond.reshape([-1 if e == d else 1 for e in range(len(shape))])
         return is_outside
 
 
@@ -96,6 +99,8 @@ def grid_of(
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
     asked, output_lengths, is_exact = _scales_and_sizes([shape[d] for d in along], scales, sizes, policy)
     for d, m in zip(along, output_lengths, strict=True):
+        if jax.export.is_symbolic_dim(m):  # which stays
+            continue
         if (shape[d] == 0 and m) or not 0 <= m < (LONGEST if m != shape[d] else 2**31):
             rule = "sizes must be in [0, 2**27) where they change, and 0 where x has none"
             raise ConstraintError(f"{rule}, but there is {m}, and x is {tuple(shape)}")
@@ -103,7 +108,7 @@ def grid_of(
     starts, ends = _region(law, len(along), roi)
     result: dict[int, Any] = {d: (n, number(1), 0, 0, number(1)) for d, n in enumerate(shape)}
     for d, m, factor, start, end in zip(along, output_lengths, asked, starts, ends, strict=True):
-        if (m, factor) == (shape[d], 1) and law != CROP:
+        if (m, factor, start, end) == (shape[d], 1, 0, 1):
             continue
         result[d] = (m, factor, *_law(law, shape[d], m, factor, number(start), number(end)))
     return Grid(*(zip(*result.values(), strict=True) if result else ((),) * 5), is_exact)  # type: ignore[arg-type]
@@ -130,12 +135,15 @@ def _scales_and_sizes(
 
 
 def _from_scales(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int]]:
-    """Returns the scales, and the output sizes computed from them in float32."""
+    """Returns the scales, and the output sizes computed from them in float32; a scale of 1 keeps any size."""
     if not all(0 < factor < inf for factor in factors):
         raise ConstraintError(f"scales must be positive and finite, but they are {[float(f) for f in factors]}")
     with np.errstate(over="ignore"):
-        lengths_scaled = [np.float32(n) * np.float32(factor) for n, factor in zip(lengths, factors, strict=True)]
-    return [float(factor) for factor in factors], [int(min(m, 2.0**62)) for m in lengths_scaled]
+        lengths_scaled = [
+            n if factor == 1 else int(min(np.float32(n) * np.float32(factor), 2.0**62))
+            for n, factor in zip(lengths, factors, strict=True)
+        ]
+    return [float(factor) for factor in factors], lengths_scaled
 
 
 def _from_sizes(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[Fraction], list[int]]:

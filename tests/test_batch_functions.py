@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from batch_jobs import environment, names, random_rows, saved
-from commands import batch
+from commands import batch, dml_jax_command
 from operator_cases import f32, u32
 
 from dml_jax import Constant, DepthToSpaceDesc, GatherDesc, GraphBuilder, GraphDesc, SpaceToDepthDesc, TensorDesc
@@ -51,6 +51,9 @@ def several(x):
 
 def shorter(x):
     return x[1:]
+
+def alone(x):
+    return [x]
 """
 
 
@@ -189,6 +192,20 @@ def test_results_of_several_arrays_have_a_file_each(folder, what):
         assert np.load(name).tobytes() == np.ascontiguousarray(array).tobytes()
 
 
+def test_a_list_of_one_array_is_one_output(folder):
+    done = batch("call", "steps:alone", "x.npy", "out.npy")
+    assert done.exit_code == 0, done.output
+    np.testing.assert_array_equal(np.load("out.npy"), PICTURES)
+
+
+@pytest.mark.parametrize("subcommand", ["run", "check"])
+def test_a_graph_is_no_model_file(folder, subcommand):
+    told = dml_jax_command(subcommand, "three.json")
+    rule = "a model must be an object of resources, dispatchables, commands"
+    fact = "but it is a graph, which `dml-jax batch graph` and desc_from_json take"
+    assert (told.exit_code, told.stderr) == (1, f"error: three.json: {rule}, {fact}\n")
+
+
 def test_a_type_is_for_files_that_name_none(folder):
     table = saved(folder / "half.npy", TABLE.astype(ml_dtypes.bfloat16))
     factor = saved(folder / "factor.npy", np.full(N, 2, ml_dtypes.bfloat16))
@@ -250,8 +267,28 @@ WRONG = {
     "function that exits": (1, "call steps:leave x.npy", "steps:leave raised SystemExit in line 23 of FOLDER/steps"),
     "function of one": (1, "call steps:swap x.npy x.npy", "steps:swap raised TypeError: swap() takes 1 positional"),
     "nothing": (1, "call steps:forget x.npy", "the function must return arrays with a row per row of its batch, but"),
-    "two arrays": (1, "call steps:several x.npy", "the function returns (*, *), and --outputs must say how many"),
-    "one array of two": (1, "call --outputs 2 steps:swap x.npy a.npy", "the function returns (*,), and --outputs must"),
+    "two arrays": (1, "call steps:several x.npy", "the function returns (*, *), so it needs --outputs 2"),
+    "one array of two": (
+        1,
+        "call --outputs 2 steps:swap x.npy a.npy",
+        "the function returns *, so it needs --outputs 1",
+    ),
+    "nothing of two": (
+        1,
+        "call --outputs 2 steps:forget x.npy a.npy",
+        "the function must return arrays with a row per",
+    ),
+    "other items": (
+        1,
+        "call steps:look_up table.npy x.npy x.npy",
+        "error: all inputs must have the same number of items, but inputs[0] (FOLDER/table.npy) has 3, inputs[1] "
+        "(FOLDER/x.npy) has 11, inputs[2] (FOLDER/x.npy) has 11; --shared reads one of them whole, for every item",
+    ),
+    "resume": (
+        2,
+        "call --resume steps:swap x.npy",
+        "No such option '--resume': an interrupted job goes on by the same",
+    ),
     "no input but outputs": (
         2,
         "call --outputs 2 steps:swap x.npy",

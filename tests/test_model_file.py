@@ -65,7 +65,7 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(ModelError, match="cannot be read: Is a directory"):
         read_model(tmp_path)
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00{")
-    with pytest.raises(ModelError, match="it is not UTF-8 text"):
+    with pytest.raises(ModelError, match=r"it is not UTF-8 text; `dml-jax run` takes \.json, \.onnx and \.bin files"):
         read_model(tmp_path / "binary.json")
 
 

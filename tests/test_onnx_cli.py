@@ -179,6 +179,23 @@ def test_a_failed_write_leaves_none(folder):
     assert not (out / "picked.npy").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_named(folder):
+    new = folder / "m.onnx" / "new"  # below a file
+    given = (word for name in ("table", "rows") for word in ("--input", folder / f"{name}.npy"))
+    result = dml_jax_command("run", folder / "m.onnx", *given, "--output-dir", new)
+    assert result.exit_code == 1
+    assert f"m.onnx: the folder {new} cannot be made: Not a directory; --output-dir chooses another" in result.stderr
+
+
+@pytest.mark.parametrize("subcommand", ["run", "check"])
+def test_a_file_that_is_no_model_is_named_once(tmp_path, subcommand):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"nothing")
+    result = dml_jax_command(subcommand, path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {path}: is not an ONNX model")
+
+
 def test_types_that_npy_has_no_name_for(tmp_path):
     bfloat16 = helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
     x = np.arange(3).astype(bfloat16)

@@ -107,4 +107,5 @@ def _write(path: Path, array: np.ndarray) -> None:
     try:
         write_whole(path, *npy_pieces(array))
     except OSError as error:
-        raise ConstraintError(f"{path} cannot be written: {error.strerror or error}") from None
+        fact = f"{path} cannot be written" if path.parent.is_dir() else f"the folder {path.parent} cannot be made"
+        raise ConstraintError(f"{fact}: {error.strerror or error}; --output-dir chooses another folder") from None

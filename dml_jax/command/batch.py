@@ -68,6 +68,8 @@ class _Operators(click.Group):
         # Click suggests only subcommands that are made already, which is hardly any.
         if args[0][:1] != "-" and args[0] not in (names := self._listed()) and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}; {suggestion(args[0].replace('-', '_'), names)}")
+        if "--resume" in args:
+            ctx.fail("No such option '--resume': an interrupted job goes on by the same command, without an option")
         if any(arg.startswith("--coordinator") for arg in args):
             # XLA, which reads this when JAX is imported, warns of what this command asks for: processes that return.
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -132,7 +132,7 @@ def run_files(
             devices()
             function = _shared_last(make(), whole)
             last = map_batches(
-                function if len(targets) == 1 else _in_order(function),
+                _in_order(function),
                 tuple(file for file, shared in zip(files, whole, strict=True) if not shared),
                 targets[0] if len(targets) == 1 else (*targets,),
                 batch_size=batch_size,
@@ -178,10 +178,15 @@ def split_files(files: Sequence[str], outputs: int) -> tuple[tuple[str, ...], tu
 
 
 def _in_order(function: Callable[..., Any]) -> Any:
-    """Returns the function with the arrays of its result in a tuple, for outputs in order."""
+    """Returns the function with its result as one array, or a tuple of several, for outputs in order."""
     import jax
 
-    return lambda *arrays: (*jax.tree.leaves(function(*arrays)),)
+    def in_order(*arrays: Any) -> Any:
+        result = function(*arrays)
+        leaves = jax.tree.leaves(result)
+        return leaves[0] if len(leaves) == 1 else (*leaves,) or result  # `map_batches` refuses one without arrays
+
+    return in_order
 
 
 def check_shared(names: Iterable[Any], shared: Iterable[Any]) -> None:
@@ -216,8 +221,8 @@ _OPTIONS = {
     r"say which type: NpyFile\(path, dtype\)": "say which type with --dtype",
     "leave out dtype": "leave out --dtype",
     "map_batches: fn must": "the function must",
-    r"map_batches: output must be .* but fn returns (.*) and output is .*": r"the function returns \1, "
-    "and --outputs must say how many arrays these are",
+    "map_batches: all inputs must have the same number of rows(.*)": r"all inputs must have the same number of "
+    r"items\1; --shared reads one of them whole, for every item",
     r"window_sizes=\((\d+),\)": r"--window-sizes \1,",
     r"window_sizes=\((\d+), (\d+)\) along": r"--window-sizes \1,\2 along",
 }
@@ -226,7 +231,11 @@ _OPTIONS = {
 def _in_options(text: str) -> str:
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
-    return text
+    return re.sub(r"map_batches: output must be .* but fn returns (.*) and output is .*", _outputs, text)
+
+
+def _outputs(told: re.Match[str]) -> str:
+    return f"the function returns {told[1]}, so it needs --outputs {told[1].count('*')}"
 
 
 def fail(text: str) -> NoReturn:

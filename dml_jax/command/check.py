@@ -18,6 +18,7 @@ from .option_types import Named, sizes
 from .shared_options import (
     FOLDER,
     MODEL,
+    faults_of,
     feature_level,
     is_graph,
     is_onnx,
@@ -198,7 +199,7 @@ def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes, max_nodes: int | 
     try:
         model = check_model(path, level, sizes, max_nodes)
     except ConstraintError as error:
-        return _Checked(path, [], [Fault("", str(error))], [])
+        return _Checked(path, [], faults_of(path, error), [])
     faults = [Fault(where, str(node)) for where, node in model.nodes if isinstance(node, ConstraintError)]
     operators = [(where, node) for where, node in model.nodes if not isinstance(node, ConstraintError)]
     lines = [model.calls.run, model.calls.to_jax]

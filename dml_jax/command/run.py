@@ -22,6 +22,7 @@ from .run_options import ALIASES, GROUPS, IN_MODEL_FILES, ONNX, ONNX_SETTINGS, T
 from .shared_options import (
     FOLDER,
     MODEL,
+    faults_of,
     feature_level,
     given,
     input_files,
@@ -204,7 +205,7 @@ class _Run:
         except ModelError as error:
             _fail(error.path, error.faults)
         except ConstraintError as error:
-            _fail(self.model, _faults(self.model, error))
+            _fail(self.model, faults_of(self.model, error))
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             text = str(error) or "out of memory"
             _fail(self.model, [Fault("", f"{self.device.device_kind} failed: {text}")])
@@ -247,12 +248,6 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
     if times:
         row = {"dispatchable": name, "milliseconds": list(times.samples), "warmup": times.warmup}
         started.print_times([row | {"compile_seconds": times.compile_seconds}])
-
-
-def _faults(path: Path, error: ConstraintError) -> list[Fault]:
-    """Returns the faults of an error; the fault of a file that cannot be read has its path."""
-    errors = getattr(error, "errors", [error])
-    return [Fault("", error.what) if error.where == (str(path),) else Fault("", str(error)) for error in errors]
 
 
 def _read(path: Path, **options: Any) -> Model:

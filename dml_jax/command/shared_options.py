@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from ..core.structs.feature_level import NEWEST
 from ..dxdispatch.faults import Fault
+from ..errors import ConstraintError
 from .option_types import Level
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -76,6 +77,12 @@ def refuse_options(only: str, *names: str, instead: str = "leave it out") -> Non
 def print_json(value: Any) -> None:
     """Prints a value as JSON."""
     click.echo(json.dumps(value, indent=2))
+
+
+def faults_of(path: Path, error: ConstraintError) -> list[Fault]:
+    """Returns the faults of an error; the fault of a file that cannot be read has its path."""
+    errors = getattr(error, "errors", [error])
+    return [Fault("", error.what) if error.where == (str(path),) else Fault("", str(error)) for error in errors]
 
 
 def show_faults(path: Path, faults: Sequence[Fault]) -> None:

@@ -28,7 +28,9 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise ConstraintError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConstraintError("not JSON: it is not UTF-8 text") from None
+        raise ConstraintError(
+            "not JSON: it is not UTF-8 text; `dml-jax run` takes .json, .onnx and .bin files"
+        ) from None
 
 
 def parse(text: str) -> Any:

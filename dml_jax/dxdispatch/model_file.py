@@ -97,7 +97,11 @@ def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
     root: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
     json: Mapping[str, Any] = {}
     with faults.at():
-        json = as_object("a model", text.parse(text.read_text(path)))
+        read = as_object("a model", text.parse(text.read_text(path)))
+        if is_graph(read):
+            rule = f"a model must be an object of {', '.join(root)}"
+            raise ConstraintError(f"{rule}, but it is a graph, which `dml-jax batch graph` and desc_from_json take")
+        json = read
         only(json, ("$schema", *root))
     for section in ("resources", "dispatchables"):
         with faults.at():

@@ -24,7 +24,7 @@ import dml_jax
 from dml_jax.batch.jobs import Run
 from dml_jax.command import batch as command
 from dml_jax.command import batch_options as options
-from dml_jax.command.batch_progress import byte_count
+from dml_jax.command.batch_progress import Interruption, byte_count
 
 RNG = np.random.default_rng(7)
 N = 11
@@ -281,6 +281,23 @@ def test_an_interruption_of_a_complete_output_changes_nothing(tmp_path, monkeypa
         signal.signal(signal.SIGINT, before)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{out}: {N} items; ")
+    assert names(tmp_path) == ["in.npy", "out.npy"]
+
+
+def test_an_interruption_before_the_output_is_renamed_says_so(tmp_path, monkeypatch):
+    path, out = saved(tmp_path / "in.npy", random_rows(N)), tmp_path / "out.npy"
+
+    def check(self, now):
+        self._last = now
+        if now.rows == N:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Interruption, "check", check)
+        stopped = batch("depth_to_space", path, out, "--block-size", 2)
+    told = f"interrupted: {out}: run it again to rename the output: all {N} items are written\n"
+    assert (stopped.exit_code, stopped.stderr) == (130, told)
+    assert batch("depth_to_space", path, out, "--block-size", 2).exit_code == 0
     assert names(tmp_path) == ["in.npy", "out.npy"]
 
 

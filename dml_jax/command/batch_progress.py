@@ -52,8 +52,10 @@ class Interruption:
         from ..batch.journal import progress_path, read_record
 
         rows = read_record(progress_path(output, share.index, share.count)).rows
-        where = f"item {rows} of {self._last.total}" if self._last and self._last.total else "where it was"
-        click.echo(f"interrupted: {output}: run it again to continue from {where}", err=True)
+        total = self._last.total if self._last else None
+        where = f"continue from item {rows} of {total}" if total else "continue from where it was"
+        what = where if rows != total else f"rename the output: all {total} items are written"
+        click.echo(f"interrupted: {output}: run it again to {what}", err=True)
         sys.exit(130)
 
     def _signalled(self, *_: Any) -> None:

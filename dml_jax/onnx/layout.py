@@ -1,6 +1,6 @@
 """ONNX's layout operators (Reshape, Transpose, Concat, Split, Slice, Tile, Pad, ...): NumPy on constants, else JAX."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import ceil, prod
 from typing import Any
@@ -89,6 +89,11 @@ def reshape(*, data: Array, shape: Any, allowzero: int = 0) -> Array:
     sizes = [data.shape[d] if n == 0 and not allowzero else n for d, n in enumerate(wanted)]
     if -1 in sizes and 0 in sizes:
         raise ConstraintError(f"the size for -1 must follow from the others, but these are {sizes}, and one is 0")
+    return _of_sizes(data, sizes)
+
+
+def _of_sizes(data: Array, sizes: Sequence[Any]) -> Array:
+    """The elements in an array of other sizes, which may be symbolic."""
     xp, data = arrays(data)
     return xp.reshape(data, sizes)
 
@@ -97,7 +102,7 @@ def flatten(*, input: Array, axis: int) -> Array:
     if not -input.ndim <= axis <= input.ndim:
         raise ConstraintError(f"axis must be in [{-input.ndim}, {input.ndim}], but it is {axis}")
     at = axis if axis >= 0 else axis + input.ndim
-    return reshape(data=input, shape=[prod(input.shape[:at]), prod(input.shape[at:])], allowzero=1)
+    return _of_sizes(input, [prod(input.shape[:at]), prod(input.shape[at:])])
 
 
 def transpose(*, data: Array, perm: Any = None) -> Array:
@@ -112,13 +117,13 @@ def squeeze(*, data: Array, axes: Any = None) -> Array:
     axes = [d for d, n in enumerate(data.shape) if n == 1] if axes is None else axes_of("axes", axes, data.ndim)
     if bad := [d for d in axes if data.shape[d] != 1]:
         raise ConstraintError(f"sizes along axes must be 1, but dimension {bad[0]} of {data.shape} is not")
-    return reshape(data=data, shape=[n for d, n in enumerate(data.shape) if d not in axes], allowzero=1)
+    return _of_sizes(data, [n for d, n in enumerate(data.shape) if d not in axes])
 
 
 def unsqueeze(*, data: Array, axes: Any) -> Array:
     rank = data.ndim + len(known_ints("axes", axes))
     axes, sizes = axes_of("axes", axes, rank), iter(data.shape)
-    return reshape(data=data, shape=[1 if d in axes else next(sizes) for d in range(rank)], allowzero=1)
+    return _of_sizes(data, [1 if d in axes else next(sizes) for d in range(rank)])
 
 
 def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:

@@ -82,7 +82,7 @@ def test_the_guide_names_six_commands():
     assert [*map(shlex.split, COMMANDS)] == [
         ["-n", "0", "tests/operators/test_roll.py"],
         ["--exhaustive", "-n", "0", "-k", "roll", *(f"tests/test_{name}.py" for name in PROMISES)],
-        ["--exhaustive", "-n", "auto", "-k", "roll or test_pictures or test_site"],
+        ["--exhaustive", "-n", "auto", "-k", "roll or test_picture or test_site"],
         ["-n", "auto"],  # all tests, which would run this one again
     ]
     assert [*map(shlex.split, COMMANDS_OF_ROWS)] == [

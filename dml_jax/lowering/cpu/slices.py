@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from ...operations.convolution import ConvolutionCase
-from ...operations.convolution_sums import ConvolutionSumsCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.accumulation_types import wide_type
@@ -61,15 +60,4 @@ def _split_groups(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Arra
     return jnp.concatenate([alone(*part) for part in parts], 1)
 
 
-# Depthwise sums of bytes are slices in their plain form, too; they stay apart for the same reason as those of floats.
-
-
-def _store_sums(case: ConvolutionSumsCase) -> Move | None:
-    is_depthwise = 1 < case.groups == case.x.shape[1]
-    return (lambda *operands: stored(case.plain(*operands))) if is_depthwise else None
-
-
-VARIANTS = (
-    Variant("slices", "convolution", "cpu", _convolve, _pays),
-    Variant("slices", "convolution_sums", "cpu", _store_sums, lambda _: True),
-)
+VARIANTS = (Variant("slices", "convolution", "cpu", _convolve, _pays),)

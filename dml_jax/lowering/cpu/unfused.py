@@ -1,4 +1,4 @@
-"""Transposes, copies and operands of windows kept out of fusions on CPUs: XLA:CPU fuses no branch and no loop."""
+"""Transposes, copies, windows and their input kept out of fusions on CPUs: XLA:CPU fuses no branch and no loop."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ...operations.convolution_sums import ConvolutionSumsCase
 from ...operations.data_movement import MoveCase
 from ...operations.max_pool import are_apart
 from ...operations.permute import PermuteCase
@@ -73,8 +74,8 @@ def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
 
 
-def _store(case: WindowCase | WindowInputCase) -> Move:
-    return lambda where, array: stored(case.plain(where, array))
+def _store(case: WindowCase | WindowInputCase | ConvolutionSumsCase) -> Move:
+    return lambda *operands: stored(case.plain(*operands))
 
 
 # Max pooling with strides, apart from a convolution behind it that is a product of matrices: fused with the reshape of
@@ -98,9 +99,18 @@ def _hold_several(case: WindowInputCase) -> bool:
     return case.array.dtype.itemsize == 1 and any(w.window > 1 for w in case.windows)
 
 
+# Depthwise convolutions of bytes, which are sums of slices. Fused with a product or a sum behind them, they are a loop
+# over merged dimensions or along others, which is not vectorised.
+
+
+def _are_depthwise(case: ConvolutionSumsCase) -> bool:
+    return 1 < case.groups == case.x.shape[1]
+
+
 VARIANTS = (
     Variant("unfused", "max_pool", "cpu", _store, _are_strided, on_several=True),
     Variant("unfused", "window_input", "cpu", _store, _hold_several),
+    Variant("unfused", "convolution_sums", "cpu", _store, _are_depthwise),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
     Variant("unfused", "permute", "cpu", _permute, _has_far_sides),
 )

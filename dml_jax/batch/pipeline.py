@@ -1,8 +1,8 @@
 """A pipeline of three threads that read, compute and write, with a fixed number of batches in memory."""
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,82 +28,25 @@ def run_pipeline(
       report: runs in the caller's thread, after each batch that was started.
 
     Raises:
-      Exception: the first one that any of these raised, after all threads have ended.
-    """
-    stages = _Stages()
-    threads = [
-        threading.Thread(target=stages.read, args=(batches,), daemon=True),
-        threading.Thread(target=stages.write, args=(write,), daemon=True),
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        stages.compute(compute, new_output, report)
-    except BaseException as error:
-        stages.fail(error)
-    finally:
-        stages.started.put(None)
-        stages.slots.release()  # wakes a reader that waits although it must stop
-        for thread in threads:
-            thread.join()
-    if stages.errors:
-        raise stages.errors[0]
-
-
-class _Stages:
-    """The three stages, each in a thread of its own, and the queues between them; None ends a queue.
-
-    A stage forgets a batch that it has handed on, with `del`, before it waits: the batch must not stay in memory.
+      Exception: one that any of these raised, after all threads have ended and what was computed before is written.
     """
 
-    def __init__(self) -> None:
-        self.slots = threading.Semaphore(DEPTH)  # one per batch that is at work
-        self.stop = threading.Event()
-        self.errors: list[BaseException] = []
-        self.ready: queue.SimpleQueue = queue.SimpleQueue()  # from `read` to `compute`
-        self.started: queue.SimpleQueue = queue.SimpleQueue()  # from `compute` to `write`
-        self.outputs: queue.SimpleQueue = queue.SimpleQueue()  # from `write` back to `compute`
-        for _ in range(DEPTH):
-            self.outputs.put(None)
+    def written(last: Future | None, count: int, output: Any, result: Any) -> Any:
+        """Writes a result and returns its output, which a later batch may overwrite."""
+        if last:
+            last.result()  # raises its error: no rows are written behind others that are missing
+        write(count, result)
+        return output
 
-    def fail(self, error: BaseException) -> None:
-        """Keeps an error, and stops all stages."""
-        self.errors.append(error)
-        self.stop.set()
-
-    def read(self, batches: Iterable[tuple[int, Mapping[int, np.ndarray]]]) -> None:
-        """Reads a batch as soon as there is a slot for it."""
-        source = iter(batches)
-        try:
-            while self.slots.acquire() and not self.stop.is_set():
-                batch = next(source, None)
-                if batch is None:
-                    return
-                self.ready.put(batch)
-                del batch
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            self.ready.put(None)
-
-    def compute(self, compute: Callable[..., Any], new_output: Callable[[], Any], report: Callable[[], None]) -> None:
-        """Starts the computation of each batch, into the buffer of a result that is already written."""
-        while (batch := self.ready.get()) is not None and not self.stop.is_set():
-            old = self.outputs.get()
-            count, arrays = batch
-            output, result = compute(new_output() if old is None else old, arrays)
-            self.started.put((output, count, result))
-            del batch, old, arrays, output, result
+    source, writes = iter(batches), deque[Future]()
+    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
+        read = reader.submit(next, source, None)
+        while (batch := read.result()) is not None:
+            output = writes.popleft().result() if len(writes) == DEPTH - 1 else new_output()
+            read = reader.submit(next, source, None)
+            output, result = compute(output, batch[1])
+            writes.append(writer.submit(written, writes[-1] if writes else None, batch[0], output, result))
+            del batch, output, result  # which would stay in memory while the next one is read
             report()
-
-    def write(self, write: Callable[[int, Any], None]) -> None:
-        """Writes each result, hands its memory back, and frees its slot."""
-        while (item := self.started.get()) is not None:
-            if not self.stop.is_set():
-                try:
-                    write(*item[1:])
-                except BaseException as error:
-                    self.fail(error)
-            self.outputs.put(item[0])
-            del item
-            self.slots.release()
+        for last in writes:
+            last.result()

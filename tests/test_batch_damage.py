@@ -221,7 +221,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["partial", "partial.new", "progress", "progress.1"])
+@pytest.mark.parametrize("suffix", ["partial", "progress", "progress.1"])
 @pytest.mark.parametrize(("plant", "message"), PLANTED.values(), ids=PLANTED)
 def test_a_planted_name_is_refused_and_not_touched(tmp_path, plant, message, suffix):
     """Also that of the progress of another process, which only `restart` opens, and process 0 at the end."""

@@ -37,28 +37,16 @@ class NpyOutput(PartialOutput):
         return None
 
     def create(self, token: str) -> None:
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        file = self._new(fresh)
-        try:
-            with os_errors_told(self.path, NOT_WRITTEN):
+        with os_errors_told(self.path, NOT_WRITTEN):
+            self.path.unlink(missing_ok=True)  # not overwritten: a process that still writes it is to lose it
+            file = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
                 append(file, _MARK + token.encode())
-                os.ftruncate(file, _TOKEN.stop if self._size is None else self._size)
-                os.replace(fresh, self.path)
-                sync_folder(self.path.parent)
-        except BatchError:
-            with suppress(OSError):
-                fresh.unlink()
-            raise
-        finally:
-            os.close(file)
-
-    def _new(self, path: Path) -> int:
-        """Opens a new file; replaces only a file of the kind that a crash leaves behind."""
-        with os_errors_told(self.path.with_name(path.name), NOT_WRITTEN):
-            with suppress(FileNotFoundError):
-                os.close(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW))
-                path.unlink()
-            return open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                if self._size is not None:  # last: no other process takes the token before it is whole
+                    os.ftruncate(file, self._size)
+            finally:
+                os.close(file)
+            sync_folder(self.path.parent)
 
     def open(self, start: int, alone: bool = True) -> None:
         with os_errors_told(self.path, NOT_WRITTEN):

@@ -45,19 +45,15 @@ class ZarrOutput(PartialOutput):
         return None
 
     def create(self, token: str) -> None:
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        with os_errors_told(fresh, NOT_WRITTEN):
-            _discard(fresh)
-            fresh.mkdir()
-            with os.fdopen(open_regular(fresh / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb", 0) as file:
-                append(file.fileno(), token.encode())
-                os.fsync(file)
-        with self._told():
-            self._open(str(fresh), create=True, **self._layout())
         with os_errors_told(self.path, NOT_WRITTEN):
             _discard(self.path)
-            os.replace(fresh, self.path)
+            self.path.mkdir()
+            with os.fdopen(open_regular(self.path / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb", 0) as file:
+                append(file.fileno(), token.encode())
+                os.fsync(file)
             sync_folder(self.path.parent)
+        with self._told():
+            self._open(str(self.path), create=True, **self._layout())
 
     def open(self, start: int, alone: bool = True) -> None:
         with self._told():

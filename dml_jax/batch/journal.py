@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +21,21 @@ def progress_path(output: Path | str, process: int, processes: int) -> Path:
     return output.with_name(f"{output.name}.progress{f'.{process}' if processes > 1 else ''}")
 
 
+@dataclass
 class Record:
-    """The content of a progress file.
+    """The content of a progress file: the facts of its lines, later ones in place of earlier.
 
-    Args:
-      lines: JSON objects. The first has the job and the token of the partial output; others have row counts.
+    Attributes:
+      job: the job that the rows belong to; None if nothing is recorded.
+      token: of the partial output that has the rows; None if nothing is recorded.
+      rows: how many were recorded.
+      finished: the numbers that know the outputs which were about to be renamed; None if no run came so far.
     """
 
-    def __init__(self, lines: list[dict[str, Any]]):
-        self._lines = lines
-
-    @property
-    def job(self) -> Mapping[str, Any] | None:
-        """The job that the rows belong to; None if nothing is recorded."""
-        return self._lines[0]["job"] if self._lines else None
-
-    @property
-    def token(self) -> str | None:
-        """The token of the partial output that has the rows; None if nothing is recorded."""
-        return self._lines[0]["token"] if self._lines else None
-
-    @property
-    def rows(self) -> int:
-        """How many rows were recorded."""
-        return max((line["rows"] for line in self._lines if "rows" in line), default=0)
-
-    @property
-    def finished(self) -> Any:
-        """The numbers that know the outputs which were about to be renamed; None if no run came so far."""
-        found = next((line["finished"] for line in self._lines if "finished" in line), None)
-        return found if isinstance(found, list) else None
+    job: Mapping[str, Any] | None = None
+    token: str | None = None
+    rows: int = 0
+    finished: list[Any] | None = None
 
 
 def read_record(path: Path) -> Record:
@@ -60,8 +46,8 @@ def read_record(path: Path) -> Record:
     """
     told = os_errors_told(path, "the progress cannot be read")
     with told, suppress(FileNotFoundError), os.fdopen(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        return Record(_parsed(file.read()))
-    return Record([])
+        return Record(**_parsed(file.read()))
+    return Record()
 
 
 class Journal(Record):
@@ -78,7 +64,7 @@ class Journal(Record):
         with self._told():
             self._file = _locked(path)
             try:
-                super().__init__(_parsed(_content(self._file)))
+                super().__init__(**_parsed(_content(self._file)))
             except BaseException:
                 os.close(self._file)
                 raise
@@ -87,7 +73,7 @@ class Journal(Record):
         """Truncates the file, and records the job at hand."""
         with self._told():
             os.ftruncate(self._file, 0)
-            self._lines = []
+            super().__init__()
             self.record(job=job, token=token)
             sync_folder(self.path.parent)
 
@@ -98,7 +84,7 @@ class Journal(Record):
             torn = size and os.pread(self._file, 1, size - 1) != b"\n"
             append(self._file, b"\n" * bool(torn) + _line(facts))
             sync_data(self._file)
-        self._lines.append(facts)
+        vars(self).update(facts)
 
     def remove(self) -> None:
         """Deletes the file, when the job is finished."""
@@ -111,7 +97,7 @@ class Journal(Record):
     def close(self) -> None:
         """Unlocks the file, and deletes it if nothing was recorded."""
         try:
-            if not self._lines:
+            if self.job is None:
                 self.remove()
         finally:
             os.close(self._file)
@@ -154,26 +140,27 @@ def _checksum(facts: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(facts).encode())
 
 
-def _parsed(content: bytes) -> list[dict[str, Any]]:
-    """Returns the lines whose checksum is right; none if the first line is wrong."""
-    lines = [facts for text in content.splitlines() if (facts := _facts(text)) is not None]
-    return lines if lines and {"job", "token"} <= lines[0].keys() else []
+def _parsed(content: bytes) -> dict[str, Any]:
+    """Returns the facts of all lines that are as they were written; none if there is no job among them."""
+    known = {key: value for line in content.splitlines() for key, value in _facts(line).items()}
+    return known if {"job", "token"} <= known.keys() else {}
 
 
-def _facts(text: bytes) -> dict[str, Any] | None:
+def _facts(line: bytes) -> dict[str, Any]:
     try:
-        facts = json.loads(text)
+        facts = json.loads(line)
         if not isinstance(facts, dict) or facts.pop(SUM, None) != _checksum(facts):
-            return None
+            return {}
     except (ValueError, RecursionError):  # no JSON, or nested too deep for any line of a job
-        return None
-    return facts if all(_KINDS[key](value) for key, value in facts.items() if key in _KINDS) else None
+        return {}
+    return facts if all(key in _KINDS and _KINDS[key](value) for key, value in facts.items()) else {}
 
 
-# The key of a line's checksum; and the values that other keys may have.
+# The key of a line's checksum; and the values of the others.
 SUM = "crc32"
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "job": lambda job: isinstance(job, dict),
     "token": lambda token: isinstance(token, str),
     "rows": lambda rows: type(rows) is int and rows >= 0,
+    "finished": lambda known: isinstance(known, list),
 }

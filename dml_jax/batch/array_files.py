@@ -11,7 +11,7 @@ from .npy_array import NpyArray
 from .npy_file import NpyFile
 from .picture import Picture
 from .stored_array import StoredArray, told
-from .zarr_array import METADATA, ZarrArray
+from .zarr_array import ZarrArray, is_zarr
 
 # The arrays by their paths; groups are their arguments. Any other path is one of a .npy file.
 FORMATS: dict[str, Callable[..., StoredArray]] = {
@@ -30,7 +30,7 @@ def opened(given: str | os.PathLike[str] | NpyFile) -> StoredArray:
     if isinstance(given, NpyFile):
         return NpyArray(given)
     path = os.fspath(given)
-    if _is_zarr(path):
+    if is_zarr(path):
         return ZarrArray(path)
     for pattern, open_array in FORMATS.items():
         if match := re.fullmatch(pattern, path, re.DOTALL | re.IGNORECASE):
@@ -45,7 +45,7 @@ def is_named_otherwise(path: str) -> bool:
 
 def is_npy(path: str) -> bool:
     """Whether a path names a .npy file, as every path does that names no other format."""
-    return not (is_named_otherwise(path) or _is_zarr(path) or _is_folder(path) or _is_pattern(path))
+    return not (is_named_otherwise(path) or is_zarr(path) or _is_folder(path) or _is_pattern(path))
 
 
 def parts_of(path: str) -> list[str] | None:
@@ -67,12 +67,8 @@ def parts_of(path: str) -> list[str] | None:
 
 
 def _is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not path.rstrip("/").lower().endswith(".zarr") and not _is_zarr(path)
+    return os.path.isdir(path) and not path.rstrip("/").lower().endswith(".zarr") and not is_zarr(path)
 
 
 def _is_pattern(path: str) -> bool:
     return "://" not in path and glob.has_magic(path) and not os.path.lexists(path)
-
-
-def _is_zarr(path: str) -> bool:
-    return any(os.path.exists(os.path.join(path, name)) for name in METADATA)

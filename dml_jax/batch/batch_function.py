@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, describe
 from .batch_program import BatchProgram, aligned, host_rows
 from .npy_file import NpyFile
-from .sources import as_data_type, check_unmasked
+from .sources import as_data_type, check_unmasked, kind_of
 
 CALLER = "BatchFunction"
 Arrays = dict[Any, Any]  # or trees of arrays, by the names or numbers of the arguments
@@ -222,5 +222,5 @@ def _odd_row(array: np.ndarray) -> str:
 
 def _described(row: Arrays) -> str:
     """Returns "x: float32[any,3]" for columns, and "float32[any,3]" for arrays in order."""
-    told = {name: f"{r.dtype}[{','.join(map(str, ('any', *r.shape)))}]" for name, r in row.items()}
+    told = {name: kind_of(r.dtype, r.shape) for name, r in row.items()}
     return ", ".join(text if isinstance(name, int) else f"{name}: {text}" for name, text in told.items())

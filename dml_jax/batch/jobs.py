@@ -247,11 +247,8 @@ def _clear_strangers(job: Job, restart: bool) -> None:
         if not restart:
             what = "it belongs to a run with another number of processes"
             raise BatchError(f"{path}: {what}; use the same number, or start over with restart=True")
-        stranger = Journal(path)
-        try:
+        with closing(Journal(path)) as stranger:
             stranger.remove()
-        finally:
-            stranger.close()
 
 
 def _comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

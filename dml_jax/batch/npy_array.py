@@ -4,14 +4,13 @@ import mmap
 import os
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..regular_files import open_regular
 from .errors import BatchError
 from .npy_file import NpyFile, streamed_header
-from .stored_array import CHANGED, StoredArray, file_state, open_file_state, told
+from .stored_array import CHANGED, StoredArray, open_file_state, told
 
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: one call instead of a fault per page
 
@@ -24,12 +23,12 @@ class NpyArray(StoredArray):
     """
 
     def __init__(self, given: NpyFile):
-        self._file = Path(given.path)
-        with told(str(self._file)), os.fdopen(open_regular(self._file), "rb") as file:
-            self._header = streamed_header(file, self._file, given.dtype)
+        self.file = str(Path(given.path))
+        with told(self.file), os.fdopen(open_regular(Path(self.file)), "rb") as file:
+            self._header = streamed_header(file, Path(self.file), given.dtype)
             self._seen = open_file_state(file)
-            self.path: str = str(self._file.resolve())
-        self.shape: tuple[int, ...] = self._header.shape
+            self.path = str(Path(self.file).resolve())
+        self.shape = self._header.shape
         self._row_bytes = self._header.dtype.itemsize * prod(self.shape[1:])
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -38,14 +37,11 @@ class NpyArray(StoredArray):
         first = self._header.offset + start * self._row_bytes
         page = first // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         flags = mmap.MAP_SHARED | _POPULATE
-        with told(str(self._file)), os.fdopen(open_regular(self._file), "rb") as file:
+        with told(self.file), os.fdopen(open_regular(Path(self.file)), "rb") as file:
             if open_file_state(file) != self._seen:
-                raise BatchError(f"{self._file}: {CHANGED}")
+                raise BatchError(f"{self.file}: {CHANGED}")
             if size == 0:
                 return np.zeros(shape, self._header.dtype)
             window = mmap.mmap(file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page)
         # Unmapped with the last array over it.
         return np.frombuffer(window, np.uint8, size, first - page).view(self._header.dtype).reshape(shape)
-
-    def state(self) -> dict[str, Any]:
-        return file_state(str(self._file))

@@ -14,10 +14,8 @@ from .jobs import Share, refuse_existing
 from .npy_file import NpyFile
 from .npy_output import NpyOutput
 from .partial_output import PartialOutput
-from .zarr_output import ZarrOutput, is_zarr
-
-# The formats of outputs, by their suffixes. Any other name is one of a .npy file, unless inputs have another format.
-OUTPUTS: dict[str, type[PartialOutput]] = {".zarr": ZarrOutput}
+from .zarr_array import is_zarr
+from .zarr_output import ZarrOutput
 
 
 def named(output: str | os.PathLike[str]) -> Path | str:
@@ -35,9 +33,11 @@ def output_of(output: Path | str) -> type[PartialOutput]:
         if re.fullmatch(r"(s3|gs)://.+\.zarr", output):
             return BucketOutput
         raise BatchError(f"{output}: an output in a bucket must be an array of zarr, s3://…/x.zarr or gs://…/x.zarr")
-    if output.suffix.lower() not in OUTPUTS and is_named_otherwise(str(output)):
+    if output.suffix.lower() == ".zarr":
+        return ZarrOutput
+    if is_named_otherwise(str(output)):
         raise BatchError(f"{output}: an output must be a .npy file or an array of zarr, x.zarr")
-    return OUTPUTS.get(output.suffix.lower(), NpyOutput)
+    return NpyOutput
 
 
 def check_outputs(outputs: Sequence[Path | str], operands: Iterable[Any], share: Share, overwrite: bool) -> None:

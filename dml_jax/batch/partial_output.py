@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -156,12 +157,8 @@ class PartialOutput(ABC):
         """
         needed = missing * self.row_bytes
         with self.told(needed):
-            if needed > self._free():
+            if needed > shutil.disk_usage(self.path.parent).free:
                 raise self._full(needed)
-
-    def _free(self) -> int:
-        disk = os.statvfs(self.path.parent)
-        return disk.f_bavail * disk.f_frsize
 
     @contextmanager
     def told(self, needed: int) -> Iterator[None]:
@@ -175,7 +172,8 @@ class PartialOutput(ABC):
                 raise
 
     def _full(self, needed: int) -> BatchError:
-        what = f"{needed} bytes are still to be written and {self._free()} are free"
+        free = shutil.disk_usage(self.path.parent).free
+        what = f"{needed} bytes are still to be written and {free} are free"
         kept = "what was written is kept: free some more and run the same again"
         return BatchError(f"{self.path}: the disk is full: {what}; {kept}")
 

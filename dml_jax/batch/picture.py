@@ -11,7 +11,7 @@ import numpy as np
 
 from ..regular_files import open_regular
 from .errors import BatchError
-from .stored_array import CHANGED, StoredArray, file_state, needed, told
+from .stored_array import CHANGED, StoredArray, needed, told
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")  # for others Pillow may start programs
 
@@ -25,10 +25,10 @@ class Picture(StoredArray):
 
     def __init__(self, path: str):
         self._image = needed("PIL.Image", path)
-        self.path: str = str(Path(path).resolve())
+        self.path = self.file = str(Path(path).resolve())
         with warnings.catch_warnings(), self._opened() as image:
             pixel = np.asarray(self._image.new(image.mode, (1, 1)))
-            self.shape: tuple[int, ...] = (1, image.height, image.width, *pixel.shape[2:])
+            self.shape = (1, image.height, image.width, *pixel.shape[2:])
         self._empty = np.zeros((0, *self.shape[1:]), pixel.dtype)
         self._seen = self.state()
 
@@ -39,9 +39,6 @@ class Picture(StoredArray):
             raise BatchError(f"{self.path}: {CHANGED}")
         with self._opened() as image:
             return np.asarray(image)[None]
-
-    def state(self) -> dict[str, Any]:
-        return file_state(self.path)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:

@@ -6,6 +6,7 @@ import json
 import operator
 import os
 import zlib
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ class Slices(Protocol):
     def __getitem__(self, rows: Any, /) -> Any: ...
 
 
-class Source(Protocol):
+class Source(ABC):
     """An operand that is read by rows.
 
     Attributes:
@@ -49,24 +50,28 @@ class Source(Protocol):
     item: tuple[int, ...]
     rows: int | None
 
+    @property
+    def kind(self) -> str:
+        """Its type and shape, such as "float32[any,3]"."""
+        return kind_of(self.dtype, self.item)
+
+    @abstractmethod
     def read(self, start: int, count: int) -> np.ndarray:
         """Returns rows from `start` on, in C order; fewer than `count` only where the operand ends."""
-        ...
 
     def identity(self) -> dict[str, Any] | None:
         """Returns a fingerprint by which a resumed run recognizes the operand; None if it cannot be read again."""
-        ...
+        return None
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 # an iterator does not change
         """Raises BatchError where the operand has changed since it was opened."""
-        ...
 
 
-class ArraySource:
+class ArraySource(Source):
     """An object with a shape, a type and slices: in files, in the caller's memory, or of another library."""
 
     def __init__(self, name: str, array: Any):
-        self.name: str = f"{name} ({array.path})" if isinstance(array, StoredArray) else name
+        self.name = f"{name} ({array.path})" if isinstance(array, StoredArray) else name
         self._array = array
         try:
             shape = tuple(map(operator.index, array.shape))
@@ -78,9 +83,9 @@ class ArraySource:
         check_unmasked(f"map_batches: {name}", array)
         with self._told("its type"):
             stored = np.asarray(array[:0]).dtype  # other libraries have types of their own
-        self.dtype: np.dtype[Any] = as_data_type(self.name, stored, shape)
-        self.rows: int | None = shape[0]
-        self.item: tuple[int, ...] = shape[1:]
+        self.dtype = as_data_type(self.name, stored, shape)
+        self.rows = shape[0]
+        self.item = shape[1:]
         self._shape = shape
         self._seen = array.state() if isinstance(array, StoredArray) else None
 
@@ -119,21 +124,19 @@ class ArraySource:
             raise BatchError(f"{self.name}: {what} cannot be read: {error}") from error
 
 
-class ShardSource:
+class ShardSource(Source):
     """Arrays one after the other, which are read in several threads."""
 
     def __init__(self, name: str, shards: Sequence[Source]):
         first = shards[0]
-        self.name: str = name
-        self.dtype: np.dtype[Any] = first.dtype
-        self.item: tuple[int, ...] = first.item
+        self.name, self.dtype, self.item = name, first.dtype, first.item
         for shard in shards:
-            if (shard.dtype, shard.item) != (self.dtype, self.item):
-                wanted = f"{_described(first)}, as {first.name} is, but it is {_described(shard)}"
+            if shard.kind != first.kind:
+                wanted = f"{first.kind}, as {first.name} is, but it is {shard.kind}"
                 raise ConstraintError(f"map_batches: {shard.name} must be {wanted}")
         self._shards = shards
         self._ends = [*itertools.accumulate(shard.rows or 0 for shard in shards)]
-        self.rows: int | None = self._ends[-1]
+        self.rows = self._ends[-1]
         self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None)
 
     def read(self, start: int, count: int) -> np.ndarray:
@@ -167,12 +170,12 @@ class ShardSource:
             shard.check()
 
 
-class IteratorSource:
+class IteratorSource(Source):
     """An iterator of arrays of any leading size; they are split and joined into batches."""
 
     def __init__(self, name: str, arrays: Iterable[Any]):
-        self.name: str = name
-        self.rows: int | None = None
+        self.name = name
+        self.rows = None
         self._arrays: Iterator[Any] = iter(arrays)
         self._count = itertools.count()
         self._left: np.ndarray | None = self._next()
@@ -180,8 +183,8 @@ class IteratorSource:
             raise ConstraintError(f"map_batches: {name} must give at least one array, but it gives none")
         if self._left.ndim == 0:
             raise ConstraintError(f"map_batches: {name} must give arrays with a leading dimension, but one has none")
-        self.dtype: np.dtype[Any] = as_data_type(name, self._left.dtype, self._left.shape)
-        self.item: tuple[int, ...] = self._left.shape[1:]
+        self.dtype = as_data_type(name, self._left.dtype, self._left.shape)
+        self.item = self._left.shape[1:]
         self._check(self._left)
 
     def read(self, start: int, count: int) -> np.ndarray:
@@ -196,12 +199,6 @@ class IteratorSource:
                 self._check(self._left)
         return batch[:filled]
 
-    def identity(self) -> None:
-        return None
-
-    def check(self) -> None:
-        pass
-
     def _next(self) -> np.ndarray | None:
         given = next(self._arrays, None)
         check_unmasked(f"map_batches: {self.name}", given)
@@ -212,7 +209,7 @@ class IteratorSource:
             return
         which = f"array {next(self._count)} of {self.name}"
         if array.ndim == 0 or array.shape[1:] != self.item or _native(array.dtype) != self.dtype:
-            wanted = f"{_described(self)}, as the first is"
+            wanted = f"{self.kind}, as the first is"
             raise ConstraintError(f"map_batches: {which} must be {wanted}, but it is {describe(array)}")
 
 
@@ -272,5 +269,6 @@ def _native(dtype: np.dtype) -> np.dtype:
     return dtype if dtype.isnative else dtype.newbyteorder("=")  # which NumPy's StringDType lacks
 
 
-def _described(source: Source) -> str:
-    return f"{source.dtype}[{','.join(map(str, ('any', *source.item)))}]"
+def kind_of(dtype: np.dtype, item: tuple[int, ...]) -> str:
+    """Returns the type and the shape of any number of rows, such as "float32[any,3]"."""
+    return f"{dtype}[{','.join(map(str, ('any', *item)))}]"

@@ -22,34 +22,31 @@ class StoredArray(ABC):
 
     Attributes:
       path: where it is: absolute, or a URL.
+      file: that has it, if one has.
       shape: of all of it.
     """
 
     path: str
+    file: str
     shape: tuple[int, ...]
 
     @abstractmethod
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Reads rows; `[:0]` is an array of its type."""
 
-    @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Returns facts that change with it, without reading it: JSON types, such as sizes and times."""
+        """Returns facts that change with it, without reading it: JSON types, such as sizes and times.
+
+        Raises:
+          BatchError: it is not there, or no regular file.
+        """
+        with told(self.file), os.fdopen(open_regular(Path(self.file)), "rb") as file:
+            return open_file_state(file)
 
 
 def told(path: str) -> AbstractContextManager[None]:
     """Context manager that turns an OSError into a BatchError."""
     return os_errors_told(Path(path), "an input cannot be read")
-
-
-def file_state(path: str) -> dict[str, Any]:
-    """Returns the size and the time of a regular file.
-
-    Raises:
-      BatchError: there is no such file.
-    """
-    with told(path), os.fdopen(open_regular(Path(path)), "rb") as file:
-        return open_file_state(file)
 
 
 def open_file_state(file: BinaryIO) -> dict[str, Any]:

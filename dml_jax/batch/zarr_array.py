@@ -33,7 +33,7 @@ class ZarrArray(StoredArray):
     def __init__(self, path: str):
         self._tensorstore = needed("tensorstore", path)
         self._is_local = "://" not in path
-        self.path: str = str(Path(path).resolve()) if self._is_local else path
+        self.path = str(Path(path).resolve()) if self._is_local else path
         self.state()
         store = self._opened("auto", {})
         driver = store.spec().to_json()["driver"]
@@ -43,7 +43,7 @@ class ZarrArray(StoredArray):
             chunk = store.chunk_layout.read_chunk.shape
             size = band_bytes(store.shape, chunk, store.dtype.numpy_dtype.itemsize)
             store = self._opened(driver, {"cache_pool": {"total_bytes_limit": size}}, recheck_cached_data="open")
-        self.shape: tuple[int, ...] = store.shape
+        self.shape = store.shape
         self._store = store
 
     def _opened(self, driver: str, context: dict[str, Any], **options: Any) -> Any:
@@ -89,6 +89,11 @@ def location(path: str) -> Any:
 def plain(error: Exception) -> str:
     """Returns a message of TensorStore without its own sources and settings, and without the server's answer."""
     return re.split(r" \[[\w -]+=", str(error))[0]
+
+
+def is_zarr(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder is an array of zarr."""
+    return any(os.path.isfile(os.path.join(path, name)) for name in METADATA)
 
 
 def _folder_state(path: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .errors import BatchError, os_errors_told
 from .fsync import append, sync_folder
 from .partial_output import KEPT, NOT_WRITTEN, PartialOutput, lost
 from .stored_array import needed
-from .zarr_array import METADATA, PATIENCE, TENSORSTORE_ERRORS, location, plain
+from .zarr_array import PATIENCE, TENSORSTORE_ERRORS, location, plain
 
 CHUNK_BYTES = 8 * 10**6  # or one row: a batch has a few, which are written at once
 TOKEN = "dml_jax.partial"  # a file beside the metadata, until the array is complete
@@ -152,11 +152,6 @@ class ZarrOutput(PartialOutput):
             if self._token not in (None, self.token()):
                 raise lost(self.path) from None
             raise BatchError(f"{self.path}: {NOT_WRITTEN}: {plain(error)}; {KEPT}") from None
-
-
-def is_zarr(folder: Path) -> bool:
-    """Whether a folder is an array of zarr."""
-    return any((folder / name).is_file() for name in METADATA)
 
 
 def _discard(folder: Path) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import jax
@@ -140,7 +139,11 @@ def map_batches(
       ...     print(done.rows, np.load(result).shape)
       10 (10, 2, 2, 2)
     """
-    _check_kinds(progress=progress, checkpoint_seconds=checkpoint_seconds)
+    if not isinstance(progress, Callable | None):
+        raise DataTypeError(f"map_batches: progress must be a function, but it is {type(progress).__name__}")
+    if not isinstance(checkpoint_seconds, float | int):
+        kind = type(checkpoint_seconds).__name__
+        raise DataTypeError(f"map_batches: checkpoint_seconds must be a number, but it is {kind}")
     function = _Function(fn, batch_size=batch_size, shared=shared)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     targets, part = _targets(output), _share(share)
@@ -172,10 +175,11 @@ def map_batches(
 def _run(
     run: Run, program: BatchProgram, sources: Sequence[Source], progress: Callable[[Progress], None], seconds: float
 ) -> Progress:
-    job, started, moved = run.job, time.monotonic(), [0, 0]  # bytes read, bytes written
+    job, started = run.job, time.monotonic()
 
     def now(rows: int, total: int | None = job.count) -> Progress:
-        return Progress(rows, total, sum(moved), time.monotonic() - started, run.done)
+        moved = (rows - run.done) * program.row_bytes
+        return Progress(rows, total, moved, time.monotonic() - started, run.done)
 
     if run.is_finished:
         run.clear()
@@ -183,24 +187,21 @@ def _run(
     first = job.share.rows(job.total).start if job.total is not None else 0
     left = None if job.count is None else range(first + run.done, first + job.count)
 
-    def count_read(size: int) -> None:
-        moved[0] += size
-
     def write(count: int, result: Any) -> None:
         for output, array in zip(job.outputs, jax.tree.leaves(result), strict=True):
-            moved[1] += output.write(count, host_rows(array, count))
+            output.write(count, host_rows(array, count))
         recorder.wrote(count)
 
     def report() -> None:
         progress(now(recorder.rows))
 
     with Recorder(job.outputs, run.journal, first, run.done, seconds) as recorder:
-        if left is not None and not any(output.row_bytes for output in job.outputs) and job.resumable:
+        if left is not None and job.resumable and not program.row_bytes:
             for output in job.outputs:  # nothing to compute, whether rows of no bytes are ten or 2**62
                 output.write(len(left), [])
             recorder.wrote(len(left))
         elif left is None or len(left):
-            batches = _batches(sources, left, program.batch_size, count_read)
+            batches = _batches(sources, left, program.batch_size)
             run_pipeline(batches, program.compiled(), program.new_output, write, report)
         report()  # all is written, and the disk may take long
         for output in job.outputs:
@@ -211,9 +212,7 @@ def _run(
     return now(rows, rows)
 
 
-def _batches(
-    sources: Sequence[Source], rows: range | None, size: int, count_read: Callable[[int], None]
-) -> Iterator[tuple[int, dict[int, np.ndarray]]]:
+def _batches(sources: Sequence[Source], rows: range | None, size: int) -> Iterator[tuple[int, dict[int, np.ndarray]]]:
     """Yields the rows in batches with their counts; all rows until an iterator ends if `rows` is None.
 
     Raises:
@@ -228,7 +227,6 @@ def _batches(
             flight.wait(DEPTH)
         held = [{i: in_flight[i].passed(source.read(start, asked)) for i, source in enumerate(sources)}]
         count = _agreed(sources, [len(array) for array in held[0].values()], start)
-        count_read(sum(array.nbytes for array in held[0].values()))
         start += count
         if count:
             yield count, held.pop()  # not kept here while it is worked on
@@ -262,20 +260,6 @@ def _rows(sources: Sequence[Source], share: Share) -> int | None:
             "map_batches: a share of the rows needs inputs that can be read from anywhere, not iterators"
         )
     return next(iter(known.values()), None)
-
-
-# The types of some arguments, and their names in messages.
-_KINDS: Mapping[str, tuple[Any, str]] = {
-    "progress": ((Callable, NoneType), "a function"),
-    "checkpoint_seconds": (float | int, "a number"),
-}
-
-
-def _check_kinds(**arguments: Any) -> None:
-    for name, value in arguments.items():
-        kind, what = _KINDS[name]
-        if not isinstance(value, kind):
-            raise DataTypeError(f"map_batches: {name} must be {what}, but it is {type(value).__name__}")
 
 
 def _share(value: Any) -> Share:

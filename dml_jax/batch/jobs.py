@@ -75,19 +75,21 @@ class Job:
         return None if self.total is None else len(self.share.rows(self.total))
 
 
+@dataclass
 class Run:
     """A job that this process works on: its progress file is locked, and its outputs are open unless it is finished.
 
-    Attributes:
-      done: rows of this process that earlier runs have written.
+    Args:
+      job: the job.
+      journal: its progress file.
       is_finished: whether there is nothing left to do at all.
+      done: rows of this process that earlier runs have written.
     """
 
-    def __init__(self, job: Job, journal: Journal, is_finished: bool, done: int):
-        self.job: Job = job
-        self.journal: Journal = journal
-        self.is_finished: bool = is_finished
-        self.done: int = done
+    job: Job
+    journal: Journal
+    is_finished: bool
+    done: int
 
     def finish(self, rows: int, waiting: Callable[[], None]) -> None:
         """Completes and renames the outputs, if every other process has written its part.
@@ -127,19 +129,7 @@ class Run:
         return all(record.token == self.journal.token and record.rows == len(share) for record, share in pairs)
 
 
-def refuse_existing(outputs: Sequence[Path | str], share: Share, overwrite: bool) -> None:
-    """Refuses outputs that exist, before any work, unless an earlier run of the job has left its progress file.
-
-    Raises:
-      BatchError: one exists.
-    """
-    has_begun = os.path.lexists(progress_path(outputs[0], share.index, share.count))
-    for output in outputs:
-        if os.path.exists(output) and not overwrite and not has_begun:
-            raise BatchError(f"{output}: {_EXISTS}")
-
-
-_EXISTS = "the output exists; overwrite=True replaces it when the new one is complete"
+EXISTS = "the output exists; overwrite=True replaces it when the new one is complete"
 _STAYS = "the output exists; delete it, or choose another name"
 
 
@@ -176,7 +166,7 @@ def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> int | 
         return None
     for output in job.outputs:
         if output.exists() and not (overwrite and output.can_replace):
-            raise BatchError(f"{output.output}: {_EXISTS if output.can_replace else _STAYS}")
+            raise BatchError(f"{output.output}: {EXISTS if output.can_replace else _STAYS}")
     if changed and not restart and job.resumable:
         told = "; ".join(changed[:TOLD]) + (f"; and {len(changed) - TOLD} more" if changed[TOLD:] else "")
         raise BatchError(f"{told}; {_AGAIN}; {journal.path} belongs to another job")

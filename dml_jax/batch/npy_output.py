@@ -54,7 +54,7 @@ class NpyOutput(PartialOutput):
         self._end = start
         self._pool = writers(self._file) if alone else None
 
-    def write(self, count: int, parts: list[np.ndarray]) -> int:
+    def write(self, count: int, parts: list[np.ndarray]) -> None:
         first = offset = self._data + self._end * self.row_bytes
         rows = None if self.rows is None else self.rows - self._end
         with self.told(sum(part.nbytes for part in parts) if rows is None else rows * self.row_bytes):
@@ -69,7 +69,6 @@ class NpyOutput(PartialOutput):
                     offset += len(content)
             begin_writing_back(self._file, first, size)
         self._end += count
-        return size
 
     def sync(self) -> int:
         end = self._end

@@ -10,7 +10,8 @@ from ..errors import ConstraintError
 from .array_files import is_named_otherwise, parts_of
 from .bucket_output import BucketOutput
 from .errors import BatchError
-from .jobs import Share, refuse_existing
+from .jobs import EXISTS, Share
+from .journal import progress_path
 from .npy_file import NpyFile
 from .npy_output import NpyOutput
 from .partial_output import PartialOutput
@@ -41,7 +42,9 @@ def output_of(output: Path | str) -> type[PartialOutput]:
 
 
 def check_outputs(outputs: Sequence[Path | str], operands: Iterable[Any], share: Share, overwrite: bool) -> None:
-    """Refuses outputs that are operands, which `overwrite` would lose, or that cannot be written.
+    """Refuses outputs that are operands, which `overwrite` would lose, or that cannot be written, before any work.
+
+    One may exist if the progress file of the job is there: then it may have been interrupted when it was complete.
 
     Raises:
       BatchError: one is the file of an operand, a folder, in no folder, or exists.
@@ -67,7 +70,9 @@ def check_outputs(outputs: Sequence[Path | str], operands: Iterable[Any], share:
             raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
         if os.path.isdir(output) and not (kind is ZarrOutput and is_zarr(output)):
             raise BatchError(f"{output}: the output must be a file or an array of zarr, but it is a folder")
-    refuse_existing(outputs, share, overwrite)
+        has_begun = os.path.lexists(progress_path(outputs[0], share.index, share.count))
+        if os.path.exists(output) and not (overwrite or has_begun):
+            raise BatchError(f"{output}: {EXISTS}")
 
 
 def _files(operands: Iterable[Any]) -> Iterator[str]:

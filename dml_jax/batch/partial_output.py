@@ -93,8 +93,8 @@ class PartialOutput(ABC):
         """
 
     @abstractmethod
-    def write(self, count: int, parts: list[np.ndarray]) -> int:
-        """Writes the next rows, of all parts together, and returns how many bytes they have; some may wait for others.
+    def write(self, count: int, parts: list[np.ndarray]) -> None:
+        """Writes the next rows, of all parts together; some may wait for others.
 
         Raises:
           BatchError: the disk is full, or the output may not have that size, or has lost it.

@@ -77,16 +77,15 @@ class ZarrOutput(PartialOutput):
         context = self._tensorstore.Context(PATIENCE)
         return self._tensorstore.open(spec, open=not options.get("create"), context=context, **options).result()
 
-    def write(self, count: int, parts: list[np.ndarray]) -> int:
+    def write(self, count: int, parts: list[np.ndarray]) -> None:
         if self.row_bytes == 0:
             self._stored += count
-            return 0
+            return
         rows = np.concatenate([self._waiting, *parts])
         end = self._stored + len(rows)
         whole = max(0, end - end % self._rows_per_chunk - self._stored)
         self._put(rows[:whole])
         self._waiting = rows[whole:].copy()  # not a view, which would keep all of them
-        return count * self.row_bytes
 
     def flush(self) -> None:
         self._put(self._waiting)

@@ -9,6 +9,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..errors import ConstraintError
+from .operand_checks import one_number
 from .random_keys import RandomKeys
 from .values import Array, Operators, arrays, as_wide
 
@@ -25,8 +26,8 @@ def dropout(
     count: int = 1,
 ) -> Outputs:
     """Dropout; the ratio and the mode may be data."""
-    rate = 0.5 if ratio is None else _number("ratio", ratio)
-    trains = False if training_mode is None else _number("training_mode", training_mode)
+    rate = 0.5 if ratio is None else one_number("ratio", ratio)
+    trains = False if training_mode is None else one_number("training_mode", training_mode)
     if not isinstance(trains, Tracer) and not trains:
         return _keep_all(data, np.dtype(bool))[:count]
     return _drop(data, np.dtype(bool), rate, random, seed, trains)[:count]
@@ -49,12 +50,6 @@ def dropout_with_numbers(*, data: Array, ratio: float = 0.5, count: int = 1) -> 
 def dropout_with_booleans(*, data: Array, ratio: float = 0.5, count: int = 1) -> Outputs:
     """Dropout of opsets 10 and 11, which drops nothing; the mask is boolean."""
     return _keep_all(data, np.dtype(bool))[:count]
-
-
-def _number(name: str, value: Array) -> Any:
-    if value.size != 1:
-        raise ConstraintError(f"{name} must be one number, but its shape is {value.shape}")
-    return value.reshape(())
 
 
 def _keep_all(data: Array, mask: np.dtype[Any]) -> Outputs:

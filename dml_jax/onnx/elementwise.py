@@ -16,6 +16,7 @@ from ..operations.values import elementary_functions as elementary
 from ..operations.values.accumulation_types import wide_type
 from ..operators._binary_formulas import parameterized_relu
 from ..operators._power_formulas import nearly_whole_power, real_power, whole_power
+from .operand_checks import one_number
 from .values import Array, Operators, arrays, float_for, on_device
 
 
@@ -106,13 +107,10 @@ def _mean(*, data_0: tuple[Array, ...]) -> Array:
 
 def clip(*, input: Array, min: Array | None = None, max: Array | None = None) -> Array:
     """Clip; where `min` is greater than `max`, the result is `max`."""
-    bounds = {name: bound for name, bound in (("min", min), ("max", max)) if bound is not None}
-    for name, bound in bounds.items():
-        if bound.size != 1:
-            raise ConstraintError(f"{name} must be one number, but its shape is {bound.shape}")
+    bounds = {name: one_number(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None}
     if not bounds:
         return input
-    xp, x, *numbers = arrays(input, *(bound.reshape(()) for bound in bounds.values()))
+    xp, x, *numbers = arrays(input, *bounds.values())
     function = operators.clip if xp is jnp else np.clip  # at a bound, slopes of jnp.clip are halves
     return function(x, **dict(zip(bounds, numbers, strict=True)))
 

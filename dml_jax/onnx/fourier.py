@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..operations.values.accumulation_types import wide_type
 from .data_movement import number_of
 from .model_loading import dtype_of
-from .values import Array, Operators, known, on_device
+from .values import Array, Operators, as_wide, known, on_device
 
 
 def dft_along_axis(
@@ -109,7 +108,7 @@ def mel_weight_matrix(
 
 def _complex(x: Array) -> jax.Array:
     """Merges the last dimension into complex numbers; real numbers if it has no imaginary parts."""
-    wide = on_device(x).astype(wide_type(x.dtype))
+    wide = as_wide(x)
     return wide[..., 0] if x.shape[-1] == 1 else jax.lax.complex(wide[..., 0], wide[..., 1])
 
 

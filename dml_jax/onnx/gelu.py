@@ -4,18 +4,17 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import ConstraintError
-from ..operations.values.accumulation_types import wide_type
 from ..operations.values.elementary_functions import gelu, tanh_gelu
 from .activations import activation
 from .contrib_schemas import schema
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide
 
 
 def _bias_add(*, x: Array, bias: Array, skip: Array) -> jax.Array:
     if x.ndim != 3 or skip.shape != x.shape:
         rule = "x and skip must be of one shape of 3 dimensions"
         raise ConstraintError(f"{rule}, but their shapes are {x.shape} and {skip.shape}")
-    return (_add_bias(x, bias) + _wide(skip)).astype(x.dtype)
+    return (_add_bias(x, bias) + as_wide(skip)).astype(x.dtype)
 
 
 def _bias_gelu(*, a: Array, b: Array) -> jax.Array:
@@ -31,7 +30,7 @@ def _bias_split_gelu(*, x: Array, bias: Array) -> jax.Array:
 
 
 def _fast_gelu(*, x: Array, bias: Array | None = None) -> jax.Array:
-    y = _wide(x) if bias is None else _add_bias(x, bias)
+    y = as_wide(x) if bias is None else _add_bias(x, bias)
     return tanh_gelu(y).astype(x.dtype)
 
 
@@ -40,11 +39,7 @@ def _add_bias(x: Array, bias: Array) -> jax.Array:
     if bias.ndim != 1 or bias.shape != x.shape[-1:]:
         rule = "the bias must have one number for each element of the last dimension"
         raise ConstraintError(f"{rule}, but its shape is {bias.shape}, and the input is {x.shape}")
-    return _wide(x) + jnp.broadcast_to(_wide(bias), x.shape)
-
-
-def _wide(x: Array) -> jax.Array:
-    return on_device(x).astype(wide_type(x.dtype))
+    return as_wide(x) + jnp.broadcast_to(as_wide(bias), x.shape)
 
 
 OPERATORS: Operators = {

@@ -9,7 +9,7 @@ from jax import lax
 from ..errors import ConstraintError
 from ..operations.values.accumulation_types import wide_type
 from ..operations.values.xla_workarounds import unfused_product
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 
 def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
@@ -30,7 +30,7 @@ def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
 def det(*, x: Array) -> jax.Array:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ConstraintError(f"x must be square matrices, but its shape is {x.shape}")
-    return jnp.linalg.det(on_device(x).astype(wide_type(x.dtype))).astype(x.dtype)
+    return jnp.linalg.det(as_wide(x)).astype(x.dtype)
 
 
 OPERATORS: Operators = {"Det": {11: det}, "Einsum": {12: einsum}}

@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from .int64_ranges import Bounded
+from .operand_checks import one_number
 from .stated_sizes import Maximum
 from .values import Array, Operators, arrays, is_narrowed, on_device
 
@@ -41,7 +42,7 @@ def non_max_suppression(
 
     def number(name: str, value: Array | None, default: float) -> Any:
         """Returns the only element of an array, in its type."""
-        return default if value is None else maximum.known(name, _only(name, value), _DECIDES)[()]
+        return default if value is None else maximum.known(name, one_number(name, value), _DECIDES)[()]
 
     boxes, scores = maximum.known("boxes", boxes, _DECIDES), maximum.known("scores", scores, _DECIDES)
     most = int(number("max_output_boxes_per_class", max_output_boxes_per_class, 0))
@@ -57,12 +58,6 @@ def non_max_suppression(
         for box in _select_boxes(corners[batch], row, most, overlap, least)
     ]
     return np.asarray(selected, np.int64).reshape(-1, 3)
-
-
-def _only(name: str, value: Array) -> Any:
-    if value.size != 1:
-        raise ConstraintError(f"{name} must be one number, but its shape is {value.shape}")
-    return value.reshape(())
 
 
 def _corners(boxes: Any, are_centered: bool) -> Any:
@@ -123,9 +118,9 @@ def _up_to(
 ) -> Any:
     """NonMaxSuppression of traced data: at most `rows` boxes in all, and -1 after them."""
     (batches, count, _), classes = boxes.shape, scores.shape[1]
-    limit = _limit(0 if most is None else _only("max_output_boxes_per_class", most))
-    highest = 0.0 if overlap is None else _only("iou_threshold", overlap)
-    lowest = -np.inf if least is None else _only("score_threshold", least)
+    limit = _limit(0 if most is None else one_number("max_output_boxes_per_class", most))
+    highest = 0.0 if overlap is None else one_number("iou_threshold", overlap)
+    lowest = -np.inf if least is None else one_number("score_threshold", least)
     # Each step keeps one box of a class; where the limit is data, those beyond it keep none.
     steps = max(0, min(count, rows, limit if isinstance(limit, int) else count))
 

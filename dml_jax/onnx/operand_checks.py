@@ -30,6 +30,17 @@ def check_value(name: str, value: Any, accepted: Collection[Any]) -> None:
         raise ConstraintError(f"{name} must be {' or '.join(map(str, dict.fromkeys(accepted)))}, but it is {value}")
 
 
+def one_number(name: str, value: Any) -> Any:
+    """Returns the only element of an operand, as a scalar.
+
+    Raises:
+      ConstraintError: it has more, or none.
+    """
+    if value.size != 1:
+        raise ConstraintError(f"{name} must be one number, but its shape is {value.shape}")
+    return value.reshape(())
+
+
 def check_both(**operands: Any) -> None:
     """Compares two operands; both or neither must be None.
 

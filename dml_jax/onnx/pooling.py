@@ -15,10 +15,9 @@ from ..errors import ConstraintError
 from ..operations.max_pool import max_pool_windows
 from ..operations.min_max import extreme
 from ..operations.sliding_windows import Windows
-from ..operations.values.accumulation_types import wide_type
 from ..operators._lp_pooling import norm
 from .sliding_windows import rounded_up, windows_of
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 
 def max_pool(
@@ -57,7 +56,7 @@ def average_pool(
     windows = _check_counts(declared, auto_pad, ceil_mode)
 
     def average(x: jax.Array) -> jax.Array:
-        total = _sum(_wide(x), windows)
+        total = _sum(as_wide(x), windows)
         for d, (w, counted) in enumerate(zip(declared, windows, strict=True)):
             counts = (_over_padding(w, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
             total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
@@ -83,7 +82,7 @@ def lp_pool(
 
 
 def global_average_pool(*, x: Array) -> Array:
-    return jnp.mean(_wide(x), _spatial(x), keepdims=True).astype(x.dtype)
+    return jnp.mean(as_wide(x), _spatial(x), keepdims=True).astype(x.dtype)
 
 
 def global_max_pool(*, x: Array) -> Array:
@@ -91,11 +90,7 @@ def global_max_pool(*, x: Array) -> Array:
 
 
 def global_lp_pool(*, x: Array, p: float = 2) -> Array:
-    return norm(_wide(x), p, lambda powers: jnp.sum(powers, _spatial(x), keepdims=True)).astype(x.dtype)
-
-
-def _wide(x: Array) -> jax.Array:
-    return on_device(x).astype(wide_type(x.dtype))
+    return norm(as_wide(x), p, lambda powers: jnp.sum(powers, _spatial(x), keepdims=True)).astype(x.dtype)
 
 
 def _spatial(x: Array) -> tuple[int, ...]:

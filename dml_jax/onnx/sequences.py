@@ -9,6 +9,7 @@ from .block_execution import Body
 from .int64_ranges import Bounded, move_bounded
 from .layout import axis_of, concat, split, unsqueeze
 from .model_loading import dtype_of
+from .operand_checks import one_number
 from .sequence_pytrees import EmptyOptional, TensorSequence, declared_type, type_text
 from .values import Operators, known, known_ints
 
@@ -109,10 +110,7 @@ def get_element(*, input: Any) -> Any:
 
 def _position(position: Any, count: int, greatest: int) -> int:
     array = position.array if isinstance(position, Bounded) else position
-    numbers = known("position", array, "which tensor of a sequence is meant")
-    if numbers.size != 1:
-        raise ConstraintError(f"position must be one number, but its shape is {numbers.shape}")
-    at = int(numbers.item())
+    at = int(one_number("position", known("position", array, "which tensor of a sequence is meant")))
     if greatest < -count:
         raise ConstraintError("the sequence must have a tensor, but it is empty")
     if not -count <= at <= greatest:

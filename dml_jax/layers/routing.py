@@ -12,6 +12,7 @@ from jax import lax
 
 from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, DataTypeError, message
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators import cumulative_summation, gather, gather_elements, scatter_elements, scatter_nd
 from .arguments import as_count, as_groups, as_int32, check_dimensions, check_floats
 
@@ -49,8 +50,10 @@ def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
     logits = as_data("route", "logits", logits)
     check_dimensions("route", "logits", logits, "token", "expert")
     check_floats("route", "logits", logits)
-    _, expert = lax.top_k(lax.stop_gradient(logits), as_count("route", "k", k, most=logits.shape[-1]))
-    return expert, gather_elements(jax.nn.softmax(logits), expert, axis=1, unique_indices=True)
+    wide = jnp.asarray(logits, wide_type(logits.dtype))
+    _, expert = lax.top_k(lax.stop_gradient(wide), as_count("route", "k", k, most=logits.shape[-1]))
+    weight = gather_elements(jax.nn.softmax(wide), expert, axis=1, unique_indices=True)
+    return expert, narrow_apart(weight, logits.dtype)
 
 
 def weighted_sum(copies: Array, weight: Array) -> jax.Array:

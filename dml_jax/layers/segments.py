@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, message
+from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators import gather, scatter_nd
 from .arguments import as_count, as_int32, check_floats, check_whole
 
@@ -40,7 +41,7 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
       >>> print(segment_softmax(jnp.float32([0, 5, 0]), np.int32([0, 1, 0]), 2))
       [0.5 1.  0.5]
 
-    Source: softmax, by segment. Sums of floats of 8 and 16 bits are float32, rounded once.
+    Source: softmax, by segment. Of floats of 16 bits and fewer it is computed in float32 and rounded once.
     """
     scores, segments = as_data(_NAME, "scores", scores), as_int32(_NAME, "segments", segments, "element")
     count = as_count(_NAME, "count", count)
@@ -54,6 +55,7 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
         input = jnp.full((count, *numbers.shape[1:]), start, numbers.dtype)
         return scatter_nd(input, segments[:, None], numbers, reduction=reduction)
 
-    greatest = by_segment(-jnp.inf, jax.lax.stop_gradient(scores), "max")
-    powers = jnp.exp(scores - gather(greatest, segments, axis=0))
-    return powers / gather(by_segment(0, powers, "add"), segments, axis=0)
+    wide = jnp.asarray(scores, wide_type(scores.dtype))
+    greatest = by_segment(-jnp.inf, jax.lax.stop_gradient(wide), "max")
+    powers = jnp.exp(wide - gather(greatest, segments, axis=0))
+    return narrow_apart(powers / gather(by_segment(0, powers, "add"), segments, axis=0), scores.dtype)

@@ -5,7 +5,7 @@ from typing import Any
 
 from .errors import BatchError
 from .partial_output import KEPT, NOT_WRITTEN
-from .zarr_array import METADATA, PATIENCE, TENSORSTORE_ERRORS, location, plain
+from .zarr_array import METADATA, PATIENCE, location, tensorstore_told
 from .zarr_output import TOKEN, ZarrOutput
 
 
@@ -61,8 +61,6 @@ class BucketOutput(ZarrOutput):
         pass
 
     def _read(self, name: str) -> bytes | None:
-        try:
+        with tensorstore_told(self.path, NOT_WRITTEN, KEPT):
             found = self._bucket.read(name).result()
-        except TENSORSTORE_ERRORS as error:
-            raise BatchError(f"{self.path}: {NOT_WRITTEN}: {plain(error)}; {KEPT}") from None
         return found.value if found.state == "value" else None

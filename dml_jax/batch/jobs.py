@@ -1,9 +1,11 @@
 """A job of `map_batches` on the disk: opens it, resumes an earlier run, and finishes it."""
 
+import hashlib
 import json
 import os
 import re
 import reprlib
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -14,7 +16,7 @@ from typing import Any
 
 from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
-from .partial_output import PartialOutput, job_of, new_token
+from .partial_output import HEX, PartialOutput
 from .sources import without_paths
 
 TOLD = 8  # differences that a message names
@@ -62,7 +64,8 @@ class Job:
     def name(self) -> str:
         """Returns a name that is the same for every process, wherever it has mounted the files."""
         known = {key: value for key, value in self.record.items() if key != "process"}
-        return job_of({**known, "inputs": without_paths(known["inputs"])})
+        facts = json.dumps({**known, "inputs": without_paths(known["inputs"])}, sort_keys=True)
+        return hashlib.sha256(facts.encode()).hexdigest()[:HEX]
 
     def progress_paths(self, output: int = 0) -> list[Path]:
         """The progress files of all processes; the files of outputs behind the first are locks alone."""
@@ -213,7 +216,7 @@ def _token(job: Job, journal: Journal | None) -> str:
         if token and (shared or (journal and journal.token == token)):
             return token
         if job.share.index == 0:
-            token = new_token(job.name)
+            token = job.name + secrets.token_hex(HEX // 2)
             for output in job.outputs:
                 output.create(token)
             return token

@@ -1,13 +1,10 @@
 """`PartialOutput`: an unfinished output under a temporary name, renamed once complete; of any format."""
 
 import errno
-import hashlib
-import json
 import os
-import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -26,16 +23,6 @@ KEPT = "what was written is kept: change this and run the same again"
 def partial_path(output: Path | str) -> Any:
     """Returns the name of an output until it is complete: in a bucket, which renames nothing, the same."""
     return output if isinstance(output, str) else output.with_name(f"{output.name}.partial")
-
-
-def job_of(facts: Mapping[str, Any]) -> str:
-    """Returns a short name for a job; the tokens of its partial outputs begin with it."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:HEX]
-
-
-def new_token(job: str) -> str:
-    """Returns a token, by which progress files say which partial outputs they are about."""
-    return job + secrets.token_hex(HEX // 2)
 
 
 class PartialOutput(ABC):

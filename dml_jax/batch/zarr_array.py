@@ -13,7 +13,6 @@ import numpy as np
 from .errors import BatchError
 from .stored_array import StoredArray, band_bytes, needed, told
 
-TENSORSTORE_ERRORS = (ValueError, OSError, RuntimeError, NotImplementedError)
 METADATA = ("zarr.json", ".zarray")  # of zarr 3 and 2
 # Of requests that fail, for a quarter of a minute.
 RETRIES = {"max_retries": 5, "initial_delay": "500ms", "max_delay": "8s"}
@@ -47,31 +46,34 @@ class ZarrArray(StoredArray):
         self._store = store
 
     def _opened(self, driver: str, context: dict[str, Any], **options: Any) -> Any:
-        with self._told("an input must be an array of zarr"):
+        with tensorstore_told(self.path, "an input must be an array of zarr"):
             context = self._tensorstore.Context({**PATIENCE, **context})
             spec = {"driver": driver, "kvstore": location(self.path)}
             opened = self._tensorstore.open(spec, open=True, read=True, **options, context=context)
             return opened.result()
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        with self._told("an input cannot be read"):
+        with tensorstore_told(self.path, "an input cannot be read"):
             return self._store[rows].read().result()
 
     def state(self) -> dict[str, Any]:
         if self._is_local:
             return _folder_state(self.path)
-        with self._told("an input cannot be read"):
+        with tensorstore_told(self.path, "an input cannot be read"):
             context = self._tensorstore.Context(PATIENCE)
             bucket = self._tensorstore.KvStore.open(location(self.path), context=context).result()
             found = (bucket.read(name).result() for name in METADATA)
             return {"generation": next((read.stamp.generation.hex() for read in found if read.state == "value"), None)}
 
-    @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except TENSORSTORE_ERRORS as error:
-            raise BatchError(f"{self.path}: {what}: {plain(error)}") from None
+
+@contextmanager
+def tensorstore_told(path: Any, what: str, then: str = "") -> Iterator[None]:
+    """Context manager that turns an error of TensorStore into a BatchError, as `os_errors_told` does for others."""
+    try:
+        yield
+    except (ValueError, OSError, RuntimeError, NotImplementedError) as error:
+        plain = re.split(r" \[[\w -]+=", str(error))[0]  # without its sources and settings, and the server's answer
+        raise BatchError(f"{path}: {what}: {plain}{then and '; '}{then}") from None
 
 
 def location(path: str) -> Any:
@@ -84,11 +86,6 @@ def location(path: str) -> Any:
     bucket, _, key = url.removeprefix("s3://").partition("/")
     region = os.environ.get("AWS_DEFAULT_REGION", "us-east-1")
     return {"driver": "s3", "bucket": bucket, "path": key, "endpoint": server, "aws_region": region}
-
-
-def plain(error: Exception) -> str:
-    """Returns a message of TensorStore without its own sources and settings, and without the server's answer."""
-    return re.split(r" \[[\w -]+=", str(error))[0]
 
 
 def is_zarr(path: str | os.PathLike[str]) -> bool:

@@ -14,7 +14,7 @@ from .errors import BatchError, os_errors_told
 from .fsync import append, sync_folder
 from .partial_output import KEPT, NOT_WRITTEN, PartialOutput, lost
 from .stored_array import needed
-from .zarr_array import PATIENCE, TENSORSTORE_ERRORS, location, plain
+from .zarr_array import PATIENCE, location, tensorstore_told
 
 CHUNK_BYTES = 8 * 10**6  # or one row: a batch has a few, which are written at once
 TOKEN = "dml_jax.partial"  # a file beside the metadata, until the array is complete
@@ -146,11 +146,12 @@ class ZarrOutput(PartialOutput):
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
-            yield
-        except TENSORSTORE_ERRORS as error:
+            with tensorstore_told(self.path, NOT_WRITTEN, KEPT):
+                yield
+        except BatchError:
             if self._token not in (None, self.token()):
                 raise lost(self.path) from None
-            raise BatchError(f"{self.path}: {NOT_WRITTEN}: {plain(error)}; {KEPT}") from None
+            raise
 
 
 def _discard(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Every function of the catalogue beside its oracle, and under jit, vmap, derivatives, meshes, export and checkify."""
 
+import contextlib
 import subprocess
 import sys
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -378,6 +379,16 @@ def test_a_symbolic_batch_is_exported(case):
     for count in (1, 3):
         batch = [np.stack([a] * count) for a in arrays]
         assert_is(exported.call(*batch), jax.tree.map(lambda y, count=count: np.stack([y] * count), case(*arrays)))
+
+
+@first_of_each(MAPPED)
+def test_symbolic_sizes_pass_or_break_a_rule(case):
+    """Of two symbolic sizes JAX may not know which is greater, and raises an error of its own."""
+    scope = jax.export.SymbolicScope()
+    shapes = [jax.export.symbolic_shape(",".join(f"size{n}" for n in a.shape) or "1", scope=scope) for a in case.leaves]
+    specs = [jax.ShapeDtypeStruct(s if a.ndim else (), a.dtype) for a, s in zip(case.leaves, shapes, strict=True)]
+    with contextlib.suppress(dml_jax.ConstraintError):
+        jax.eval_shape(case, *specs)
 
 
 RUN_ARTIFACTS = """

@@ -73,8 +73,16 @@ def faults(
     names = names or {}
     shown = {names.get(name, name): value for name, value in operands.items()}
     for rule in constraints:
-        if fact := rule.broken_by(operands):
+        if fact := _fact(rule, operands):
             yield rule.error(message(operator, rule.worded(names), fact, shown))
+
+
+def _fact(rule: Rule, operands: Operands) -> Fact:
+    """Returns the fact that breaks a rule; also if sizes are symbolic, as in jax.export, and JAX cannot tell."""
+    try:
+        return rule.broken_by(operands)
+    except jax.errors.InconclusiveDimensionOperation as error:
+        return f"a size is symbolic: {str(error).splitlines()[0].rstrip('.')}"
 
 
 def check(operator: str, constraints: Iterable[Rule], operands: Operands) -> None:

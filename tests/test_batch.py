@@ -279,6 +279,13 @@ def test_an_interrupted_job_goes_on_and_computes_the_rest_only(job_of_any_format
     assert names(out.parent) == ["in.npy", out.name]
 
 
+def test_a_batch_that_is_computed_when_a_job_is_interrupted_is_written(tmp_path):
+    path, array, out = job_in(tmp_path)
+    interrupted(path, out, 0)  # as soon as the first batch is started
+    assert map_batches(blocks, path, out, batch_size=8).resumed == 8
+    same_bytes(out, blocks_oracle(array))
+
+
 @pytest.mark.parametrize("overwrite", sampled([False, True], [True]))
 @pytest.mark.parametrize("name", [NPY, ZARR])
 def test_a_death_before_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch, overwrite, name, exhaustive):

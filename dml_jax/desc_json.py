@@ -11,7 +11,7 @@ from .core.json_fields import as_object, refuse_unknown
 from .core.structs.computation import Computation
 from .core.structs.feature_level import NEWEST, FeatureLevel
 from .core.structs.operator_desc import OperatorDesc
-from .errors import ConstraintError, Faults, SkippedError, suggestion
+from .errors import ConstraintError, DataTypeError, Faults, SkippedError, message, suggestion
 from .graphs.graph_desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph
 
@@ -26,7 +26,9 @@ def desc_to_json(desc: Computation[Any]) -> dict[str, Any]:
 
 
 def _to_json(desc: Computation[Any]) -> dict[str, Any]:
-    assert isinstance(desc, OperatorDesc)
+    if not isinstance(desc, OperatorDesc):
+        rule, fact = "desc must be a descriptor of an operator or a graph", f"it is {type(desc).__name__}"
+        raise DataTypeError(message("desc_to_json", rule, fact, {"desc": desc}))
     form: dict[str, Any] = {}
     for name, field in desc.fields().items():
         value = getattr(desc, name)

@@ -327,12 +327,15 @@ def test_sizes_must_follow_from_the_model():
     wanted = to_descs(single("Gather", [zeros((3, 2)), zeros((4,), I)]))
     assert to_descs(proto, sizes={"n": 4, "x0": (3, 2)}) == wanted
     assert to_descs(proto, sizes={"x1": [4], "x0": (3, 2)}) == wanted
+    assert to_descs(proto, sizes={"n": np.int64(4), "x0": np.int32([3, 2])}) == wanted
     for sizes, text in [
         ({}, "by sizes= in Python or --shape in the command, but not all of input 'x0', 'n' of input 'x1'"),
         ({"n": 4}, "by sizes= in Python or --shape in the command, but not all of input 'x0'"),
         ({"m": 4}, "or all sizes of an input, but 'm' is neither; known are n, x0, x1"),
         ({"n": (4, 5)}, "but 'n' is neither"),
-        ({"n": -4}, "sizes must be at least 0, but those of 'n' are [-4]"),
+        ({"n": -4}, "sizes['n'] must be an integer of at least 0, but it is -4"),
+        ({"n": 4.0}, "sizes['n'] must be an integer of at least 0, but it is 4.0"),
+        ([4], "sizes must be a dict by name, but it is list"),
         ({"n": 4, "x1": (5,)}, "sizes must fit the input x1: int64[4], but they are [5]"),
         ({"x1": (5, 6)}, "sizes must fit the input x1: int64[n], but they are [5, 6]"),
     ]:

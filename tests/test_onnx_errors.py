@@ -1,5 +1,6 @@
 """Errors of ONNX models: broken models, external data, calls and nodes, and a missing package."""
 
+import io
 import os
 import subprocess
 import sys
@@ -240,6 +241,8 @@ def test_files_that_cannot_be_read(tmp_path):
     refused(tmp_path, ": cannot be read: Is a directory")
     (tmp_path / "text.onnx").write_text("hello")
     refused(tmp_path / "text.onnx", "text.onnx: is not an ONNX model")
+    with pytest.raises(dml_jax.DataTypeError, match=r"must be a path, bytes or an onnx\.ModelProto, but it is BytesIO"):
+        to_jax(io.BytesIO())
 
 
 @pytest.fixture
@@ -331,8 +334,8 @@ def test_parameters_that_do_not_fit():
     function = to_jax(model([make("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": X}))
     for parameters, text in [
         ({"v": X}, "parameters must be among the initializers, w, but there is 'v'"),
-        ([X], "parameters must be a dict of arrays by name, but it is list"),
-        (X, "parameters must be a dict of arrays by name, but it is ndarray"),
+        ([X], "parameters must be a dict by name, but it is list"),
+        (X, "parameters must be a dict by name, but it is ndarray"),
         ({"w": X[0]}, "parameter 'w': its sizes must be [2, 3], but they are [3]"),
         ({"w": X.astype(np.int8)}, "parameter 'w': its type must be float32, but it is int8"),
     ]:

@@ -327,6 +327,7 @@ def test_static_inputs():
     assert_same_bits(jax.jit(f)(X), X.reshape(3, 2))
     assert "shape" not in f.parameters
     for static, error, text in [
+        ([1], OnnxError, "static must be a dict by name, but it is list"),
         ({"sizes": [1]}, OnnxError, "static value 'sizes' names no input; the inputs are x, shape"),
         (
             {"shape": [1.5, 2]},

@@ -122,7 +122,7 @@ def test_nodes_after_expansion_have_a_limit_that_can_be_raised():
     called = with_functions(twice)
     chain = model([make("Neg", ["x"], ["c"]), make("Neg", ["c"], ["d"]), make("Neg", ["d"], ["y"])], {"x": X}, ["y"])
     for proto in (called, chain):
-        np.testing.assert_array_equal(to_jax(proto, max_nodes=3)(X), X if proto is called else -X)
+        np.testing.assert_array_equal(to_jax(proto, max_nodes=np.int64(3))(X), X if proto is called else -X)
         with pytest.raises(
             OnnxError, match="at most 2 nodes, those of functions in each call, but there are 3; to_jax"
         ):

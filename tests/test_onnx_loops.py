@@ -201,7 +201,7 @@ def test_rows_of_an_unknown_number_need_a_maximum_if_they_are_read():
         jax.jit(to_jax(proto, int32=["M"]))(X, np.int32(3))
     unread = loop_model([HALVE, ROWS], {"x": X, "M": np.asarray(3)}, rows=["row"], constants=HALF, outputs=["y"])
     assert_same_bits(jax.jit(to_jax(unread, int32=["M"]))(X, np.int32(3)), X / 8)
-    for maximum in (2, 3, 5):
+    for maximum in (2, np.int64(3), 5):
         function = to_jax(proto, int32=["M"], maximum={"rows": maximum})
         for made in (function(X, np.int32(3)), jax.jit(function)(X, np.int32(3))):
             assert_same_bits(made[0], X / 8)
@@ -212,8 +212,9 @@ def test_rows_of_an_unknown_number_need_a_maximum_if_they_are_read():
             "maximum must name outputs of Loop, or first outputs of Compress, NonMaxSuppression, NonZero, Unique: "
             "rows, y, but it has 'row'",
         ),
-        ({"rows": -1}, "maximum must be an integer of at least 0, but that of 'rows' is -1"),
-        ({"rows": 1.5}, "maximum must be an integer of at least 0, but that of 'rows' is 1.5"),
+        ({"rows": -1}, "maximum['rows'] must be an integer of at least 0, but it is -1"),
+        ({"rows": 1.5}, "maximum['rows'] must be an integer of at least 0, but it is 1.5"),
+        ([3], "maximum must be a dict by name, but it is list"),
         ({"y": 1}, "maximum must be of a scan output, but 'y' is a state"),
     ]:
         with pytest.raises(OnnxError) as caught:

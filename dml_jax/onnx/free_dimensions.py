@@ -1,6 +1,6 @@
 """Free dimension overrides: sets sizes of inputs that a model leaves open, in a ModelProto or a `Graph`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, suggestion
 from .errors import OnnxError
 from .graph import Graph, check_inputs
+from .signature import as_count, by_name
 
 # By the name of a free size, or all sizes of an input by its name.
 Sizes = Mapping[str, int | Sequence[int]]
@@ -53,7 +54,7 @@ def forget_names(model: onnx.ModelProto, inputs: Collection[str]) -> None:
                 size.ClearField("dim_param")
 
 
-def with_sizes(graph: Graph, sizes: Sizes) -> Graph:
+def with_sizes(graph: Graph, sizes: Sizes | None) -> Graph:
     """Returns the graph with numbers for sizes that its inputs leave open.
 
     Args:
@@ -61,21 +62,20 @@ def with_sizes(graph: Graph, sizes: Sizes) -> Graph:
       sizes: a number by the name of a free size, or all sizes of an input by its name.
 
     Raises:
-      OnnxError: a name is neither, a size is below 0, the sizes do not fit the model's, or an input of these sizes
-        would not fit in memory.
+      OnnxError: a name is neither, a size is no integer of at least 0, the sizes do not fit the model's, or an input
+        of these sizes would not fit in memory.
     """
     names = {n for spec in graph.inputs for n in spec.sizes or () if isinstance(n, str)}
     inputs = {spec.name: spec for spec in graph.inputs}
     given: dict[str, tuple[int, ...]] = {}
-    for name, value in sizes.items():
-        numbers = (value,) if isinstance(value, int) else tuple(value)
+    for name, value in by_name("sizes", sizes).items():
+        listed = value if isinstance(value, Iterable) else (value,)
+        numbers = tuple(as_count(f"sizes[{name!r}]", number, 0) for number in listed)
         if name not in inputs and (name not in names or len(numbers) != 1):
             near = suggestion(name, [*sorted(names), *inputs])
             raise OnnxError(
                 f"sizes must give one number for a free size, or all sizes of an input, but {name!r} is neither; {near}"
             )
-        if min(numbers, default=0) < 0:
-            raise OnnxError(f"sizes must be at least 0, but those of {name!r} are {list(numbers)}")
         given[name] = numbers
     inputs_given = tuple(_with_sizes(spec, given) for spec in graph.inputs)
     check_inputs(inputs_given)

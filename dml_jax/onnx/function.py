@@ -30,7 +30,7 @@ from .non_trainable_initializers import literals, quantizing
 from .quantized_folding import FOLDED
 from .random_keys import RANDOM, RandomKeys, as_key
 from .sequence_pytrees import ContainerSpec
-from .signature import as_input, as_int64, as_output, as_value, static_values
+from .signature import as_count, as_input, as_int64, as_output, as_value, by_name, static_values
 from .static_inputs import deciding_floats, values_behind
 from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
@@ -127,13 +127,12 @@ class OnnxFunction:
           NotConstantError: a shape depends on data that is being traced.
           DataTypeError: other types, or 64-bit data while x64 is off.
         """
-        if not (parameters is None or isinstance(parameters, Mapping)):
-            raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
+        parameters = by_name("parameters", parameters)
         names = [spec.name for spec in self._inputs]
         if key is not None and "key" in names[len(inputs) :]:
             key, named = None, {**named, "key": key}
         keys = RandomKeys(None if key is None else as_key(key), is_name_taken="key" in names)
-        results = self._run(parameters or {}, keys, self._wide, self._inputs_by_name(inputs, named))
+        results = self._run(parameters, keys, self._wide, self._inputs_by_name(inputs, named))
         return results[0] if len(results) == 1 else results
 
     def _run(
@@ -254,7 +253,7 @@ def to_jax(
         is of no output of such an operator, there are more than `max_nodes`, or an input, an initializer or the output
         of a node takes more bytes than the machine, its container or all devices together have. What follows from sizes
         or iterations that are not known yet is refused by the call.
-      DataTypeError: a static value is not of the type of its input, exactly.
+      DataTypeError: a static value is not of the type of its input, exactly; or `model` is of another kind.
 
     Example:
       >>> import jax, numpy as np
@@ -278,26 +277,26 @@ def to_jax(
     Source: the operator specifications of ONNX, every version of each. An index out of range, an error there, reads
       the nearest element or writes nothing here.
     """
-    if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1:
-        raise OnnxError(f"max_nodes must be an integer of at least 1, but it is {max_nodes!r:.60}")
+    max_nodes, static = as_count("max_nodes", max_nodes, 1), by_name("static", static)
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
     rows = STRAIGHT_THROUGH if straight_through else _ROWS
     sized = outputs_of(proto, _OF_ONE_SIZE, 1) | outputs_of(proto, ["Loop"])
-    graph = read_graph(proto, folder, _check_maximum(maximum or {}, sized), rows, max_nodes)
+    maximum = _as_maximum(by_name("maximum", maximum), sized)
+    graph = read_graph(proto, folder, maximum, rows, max_nodes)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
         raise OnnxError(f"int32 must name int64 inputs, {names}, but it has {unknown[0]!r}")
     options = {
         "int32": list(int32),
-        "maximum": dict(maximum or {}),
+        "maximum": maximum,
         "straight_through": straight_through,
         "max_nodes": max_nodes,
     }
-    source = without_initializers(proto, folder), options | {"static": jax.tree.map(np.asarray, dict(static or {}))}
-    return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32, source)
+    source = without_initializers(proto, folder), options | {"static": jax.tree.map(np.asarray, dict(static))}
+    return OnnxFunction(graph, static_values(graph.inputs, static), int32, source)
 
 
 def _restored(
@@ -311,12 +310,10 @@ def _restored(
 _OF_ONE_SIZE = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
 
 
-def _check_maximum(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
-    for name, size in maximum.items():
+def _as_maximum(maximum: Mapping[str, Any], names: Collection[str]) -> dict[str, int]:
+    for name in maximum:
         if name not in names:
             shown = ", ".join(map(escaped, sorted(names))) or "of which there are none"
             rule = f"maximum must name outputs of Loop, or first outputs of {', '.join(_OF_ONE_SIZE)}"
             raise OnnxError(f"{rule}: {shown}, but it has {name!r}")
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            raise OnnxError(f"maximum must be an integer of at least 0, but that of {name!r} is {size!r:.60}")
-    return maximum
+    return {name: as_count(f"maximum[{name!r}]", size, 0) for name, size in maximum.items()}

@@ -75,7 +75,7 @@ def to_descs(
       SPACE_TO_DEPTH1 of both, and ELEMENT_WISE_IDENTITY of Transpose, Expand and Reshape.
     """
     descs, errors = {}, []
-    for node in described(model, sizes or {}):
+    for node in described(model, sizes):
         if isinstance(node.desc, OperatorDesc):
             descs[node.label] = node.desc
         else:
@@ -85,7 +85,7 @@ def to_descs(
     return descs
 
 
-def described(model: Any, sizes: Sizes) -> Iterator[Described]:
+def described(model: Any, sizes: Sizes | None) -> Iterator[Described]:
     """Yields every node that DirectML has an operator for, with its descriptor, or why it has none."""
     graph = with_sizes(read_graph(*load_model(model)), sizes)
     yield from described_in(graph, known_shapes(graph))

@@ -14,6 +14,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
+from ..errors import DataTypeError
 from .errors import OnnxError, UnreadableError
 
 DEEPEST = 100  # as protobuf reads bytes
@@ -24,11 +25,15 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
 
     Raises:
       UnreadableError: it cannot be read, or is not an ONNX model.
+      DataTypeError: it is neither a path nor bytes nor an `onnx.ModelProto`.
     """
     if isinstance(source, onnx.ModelProto):
         return _check(source, "the model"), Path()
     if isinstance(source, bytes):
         return _parse(source, "the model"), Path()
+    if not isinstance(source, str | os.PathLike):
+        kind = type(source).__name__
+        raise DataTypeError(f"the model must be a path, bytes or an onnx.ModelProto, but it is {kind}")
     path = Path(source)
     try:
         return _parse(path.read_bytes(), str(path)), path.parent

@@ -132,6 +132,28 @@ def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> di
     return known
 
 
+def by_name(argument: str, given: Any) -> Mapping[str, Any]:
+    """Returns an argument that is a dict by name; an empty one for None.
+
+    Raises:
+      OnnxError: it is something else.
+    """
+    if not isinstance(given, Mapping | None):
+        raise OnnxError(f"{argument} must be a dict by name, but it is {type(given).__name__}")
+    return given or {}
+
+
+def as_count(what: str, number: Any, least: int) -> int:
+    """Returns an integer, of Python or NumPy, as a Python integer.
+
+    Raises:
+      OnnxError: it is no integer, or less than `least`.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
+        raise OnnxError(f"{what} must be an integer of at least {least}, but it is {number!r:.60}")
+    return int(number)
+
+
 def as_int64(array: Array) -> Any:
     """Casts int32 to int64; without x64 wraps it in `Bounded`, int32 that stands for int64."""
     return Bounded.of(jnp.asarray(array)) if is_narrowed(np.int64) else array.astype(np.int64)

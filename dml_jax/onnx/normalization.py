@@ -12,30 +12,17 @@ from ..errors import ConstraintError
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalization_formulas import inverse_deviation, moments, normalize
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 
 def batch_normalization(
-    *,
-    x: Array,
-    scale: Array,
-    b: Array,
-    input_mean: Array,
-    input_var: Array,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
-    count: int = 1,
+    *, input_mean: Array, input_var: Array, training_mode: int = 0, count: int = 1, **given: Any
 ) -> tuple[Array, ...]:
     """BatchNormalization by running mean and variance; in training by those of x, and the running ones are updated."""
     if count > 1 and not training_mode:
         raise ConstraintError(f"there must be 1 output unless training_mode is 1, but there are {count}")
-    if not training_mode:
-        return (_normalize_channels(x, scale, b, input_mean, input_var, epsilon),)
-    differences, *now = _moments(x)
-    moved = (_moving_average(old, new, momentum) for old, new in zip((input_mean, input_var), now, strict=True))
-    y = _normalize_channels(differences, scale, b, None, now[1], epsilon)
-    return (narrow_apart(y, x.dtype), *moved)
+    training = bool(training_mode)
+    return _batch_normalization_of_five(mean=input_mean, var=input_var, training=training, count=count, **given)[:3]
 
 
 def batch_normalization_by_is_test(*, is_test: int = 0, **given: Any) -> tuple[Array, ...]:
@@ -74,7 +61,7 @@ def _batch_normalization_of_five(
 
 def instance_normalization(*, input: Array, scale: Array, b: Array, epsilon: float = 1e-5) -> Array:
     _check_channels(input, scale.shape, b.shape)
-    differences, _, variance = moments(_wide(input), range(2, input.ndim))
+    differences, _, variance = moments(as_wide(input), range(2, input.ndim))
     of_channels = (_along_channels(array, input) for array in (scale, b))
     return narrow_apart(normalize(differences, None, variance, *of_channels, epsilon=epsilon), input.dtype)
 
@@ -97,7 +84,7 @@ def layer_normalization(
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
     factors = spread("scale", scale, x.shape)
     added = None if b is None else spread("b", b, x.shape)
-    differences, mean, variance = moments(_wide(x), range(axis % x.ndim, x.ndim))
+    differences, mean, variance = moments(as_wide(x), range(axis % x.ndim, x.ndim))
     y = narrow_apart(normalize(differences, None, variance, factors, added, epsilon=epsilon), scale.dtype)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y, mean.astype(stash), inverse_deviation(variance, epsilon).astype(stash))[:count]
@@ -132,14 +119,14 @@ def _normalize_channels(x: Array, scale: Array, b: Array, mean: Any, variance: A
 def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns x - mean, and mean and variance per channel, or per element over the batch."""
     axes = (0,) if per_element else tuple(d for d in range(x.ndim) if d != 1)
-    differences, mean, variance = moments(_wide(x), axes)
+    differences, mean, variance = moments(as_wide(x), axes)
     shape = x.shape[1:] if per_element else (-1,)
     return differences, mean.reshape(shape), variance.reshape(shape)
 
 
 def _moving_average(old: Array, new: jax.Array, momentum: float) -> jax.Array:
     wide = np.promote_types(wide_type(old.dtype), new.dtype)
-    return (_wide(old, wide) * momentum + new.astype(wide) * (1 - momentum)).astype(old.dtype)
+    return (on_device(old).astype(wide) * momentum + new.astype(wide) * (1 - momentum)).astype(old.dtype)
 
 
 def _along_channels(numbers: Array, x: Array) -> jax.Array:
@@ -151,7 +138,7 @@ def spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
     fits = len(numbers.shape) <= len(shape)
     if not fits or any(n not in (1, m) for n, m in zip(numbers.shape[::-1], shape[::-1], strict=False)):
         raise ConstraintError(f"{name} must broadcast to {shape}, but its shape is {numbers.shape}")
-    return jnp.broadcast_to(_wide(numbers), shape)
+    return jnp.broadcast_to(as_wide(numbers), shape)
 
 
 def _check_channels(x: Array, *shapes: tuple[int, ...]) -> None:
@@ -160,10 +147,6 @@ def _check_channels(x: Array, *shapes: tuple[int, ...]) -> None:
     if any(shape not in (wanted[:1], wanted) for shape in shapes):
         rule = f"there must be one number for each of the {wanted[0]} channels"
         raise ConstraintError(f"{rule}, but the shapes are {', '.join(map(str, shapes))}")
-
-
-def _wide(x: Array, wide: Any = None) -> jax.Array:
-    return on_device(x).astype(wide or wide_type(x.dtype))
 
 
 OPERATORS: Operators = {

@@ -6,18 +6,17 @@ from typing import Any
 
 import jax
 
-from ..operators._recurrent_layers import LSTM, LSTM_COUPLED
 from .contrib_schemas import optional, required, schema
 from .operand_checks import check_shape
 from .ort_attention import attend_projected
 from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
-from .recurrent import recurrent
+from .recurrent import lstm
 from .values import Array, Operators, as_wide
 
 
-def dynamic_quantize_lstm(*, input_forget: int = 0, **given: Any) -> tuple[jax.Array, ...]:
+def dynamic_quantize_lstm(**given: Any) -> tuple[jax.Array, ...]:
     """DynamicQuantizeLSTM: `lstm` with int8 weights in columns; their operands are quantised at every step."""
-    return recurrent(LSTM_COUPLED if input_forget else LSTM, product=_product, **given)
+    return lstm(product=_product, **given)
 
 
 def _product(x: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:

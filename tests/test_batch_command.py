@@ -235,6 +235,7 @@ WRONG = {
     ),
     "no operator": (["transpose"], "No such command 'transpose'; did you mean 'as_strided'?"),
     "misspelt operator": (["depth_to_spce"], "No such command 'depth_to_spce'; did you mean 'depth_to_space'?"),
+    "several outputs": (["top-k"], "No such command 'top-k'; only functions that take arrays and return one have a"),
     "hyphens": (["depth-to-space"], "No such command 'depth-to-space'; did you mean 'depth_to_space'?"),
 }
 

@@ -15,7 +15,7 @@ from .batch_call import FunctionName, run_call
 from .batch_graph import run_graph
 from .batch_run import run_operator
 from .devices import CPU_DEVICES
-from .operator_names import function_names, items
+from .operator_names import function_names, items, other_function_names
 from .option_types import ArrayPath
 from .shared_options import FILE
 
@@ -67,7 +67,9 @@ class _Operators(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # Click suggests only subcommands that are made already, which is hardly any.
         if args[0][:1] != "-" and args[0] not in (names := self._listed()) and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {args[0]!r}; {suggestion(args[0].replace('-', '_'), names)}")
+            name = args[0].replace("-", "_")
+            hint = _NO_COMMAND if name in other_function_names() else suggestion(name, names)
+            ctx.fail(f"No such command {args[0]!r}; {hint}")
         if "--resume" in args:
             ctx.fail("No such option '--resume': an interrupted job goes on by the same command, without an option")
         if any(arg.startswith("--coordinator") for arg in args):
@@ -81,6 +83,9 @@ class _Operators(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return [*items(self._listed(), incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+_NO_COMMAND = "only functions that take arrays and return one have a command, and `call` takes any function of yours"
 
 
 def _sentence(line: str) -> str:

@@ -21,12 +21,12 @@ def struct_names() -> dict[str, str]:
 @cache
 def function_names() -> dict[str, str]:
     """Returns the functions that take arrays and return one array, each with its first line of help."""
-    functions = (statement for statement in _statements() if isinstance(statement, ast.FunctionDef))
-    return {
-        function.name: _first_line(function)
-        for function in functions
-        if _is_operator(function) and _maps_arrays(function)
-    }
+    return {function.name: _first_line(function) for function in _functions() if _maps_arrays(function)}
+
+
+def other_function_names() -> set[str]:
+    """Returns the functions that take no arrays or return several."""
+    return {function.name for function in _functions()} - {*function_names()}
 
 
 def items(names: dict[str, str], begun: str) -> list[CompletionItem]:
@@ -38,6 +38,12 @@ def _statements() -> Iterator[ast.stmt]:
     """Yields the statements of all files of operators."""
     for path in sorted(OPERATORS.glob("_[a-z]*.py")):
         yield from ast.parse(path.read_bytes()).body
+
+
+def _functions() -> Iterator[ast.FunctionDef]:
+    """Yields the functions of operators."""
+    functions = (statement for statement in _statements() if isinstance(statement, ast.FunctionDef))
+    return filter(_is_operator, functions)
 
 
 def _structs(statement: ast.stmt) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ def case(rank, kernel, stride, dilation, pads, groups, channels=4, made=4, batch
     return x, rng.standard_normal((made, channels // groups, *kernels), np.float32), windows, groups
 
 
-FORMS = ("plain", "im2col", "slices")
+FORMS = ("plain", "im2col", "slices", "patches")
 
 
 GROUPS = ((1, 3), (2, 4), (4, 4), (4, 8))  # of 4 channels, and how many are made

@@ -28,7 +28,7 @@ def folder(tmp_path):
         output.CopyFrom(helper.make_tensor_value_info(output.name, TensorProto.INT64, [None] * rank))
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     np.save(tmp_path / "table.npy", table)
-    np.save(tmp_path / "rows.npy", rows.astype(">i8"))
+    np.save(tmp_path / "rows.npy", rows)
     return tmp_path
 
 

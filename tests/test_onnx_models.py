@@ -429,7 +429,7 @@ def test_ranges_of_fractions_have_as_many_numbers_as_in_onnx_runtime(limits):
 
 def test_run_node_takes_one_name_twice():
     node = helper.make_node("Add", ["x", "x"], ["y"])
-    assert_same_bits(run_node(node, [np.array([1], ">f4")] * 2)[0], np.float32([2]))
+    assert_same_bits(run_node(node, [np.float32([1]), np.float32([1])])[0], np.float32([2]))
     with pytest.raises(OnnxError, match="the inputs must be x, x, but there are 1"):
         run_node(node, [np.float32([1])])
 

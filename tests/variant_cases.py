@@ -356,7 +356,7 @@ def windows(shape, block, filters):
             yield Program(dml_jax.unfold, [shape], attributes, *more, is_slow)
             columns = [(n, c * block * block, prod(size))]
             yield Program(dml_jax.fold, columns, {**attributes, "output_sizes": (h, w)}, *more, is_slow)
-        for attributes in ({}, {"strides": (2, 2)}):
+        for attributes in ({}, {"strides": (2, 2)}, {"strides": (block, block)}):
             yield Program(dml_jax.convolution, [shape, (filters, c, block, block)], attributes, *more)
         yield Program(dml_jax.convolution, [shape, (c, 1, 3, 3)], {"group_count": c}, *more)
         for attributes in ({}, {"strides": (2, 2), "group_count": c}):

@@ -48,9 +48,8 @@ def make_inputs(
 
 
 def _read(spec: TensorSpec, path: Path) -> np.ndarray:
-    """Reads a .npy file, of any byte order; it names a type such as bfloat16 only by its size."""
+    """Reads a .npy file; it names a type such as bfloat16 only by its size."""
     array = read_array(spec.name, path)
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind == "V" and array.dtype.itemsize == spec.dtype.itemsize:
         array = array.view(spec.dtype)
     if array.dtype != spec.dtype:

@@ -135,10 +135,10 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """Pow of integers to float exponents: integral ones are exact, others are computed in the widest floats."""
     whole = jnp.rint(exponent)
     is_whole = exponent == whole
-    exact = whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     if not isinstance(is_whole, Tracer) and is_whole.all():
-        return exact
+        return whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     wide = float_for(base.dtype)
+    exact = whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     near = nearly_whole_power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
     return jnp.where(is_whole, exact, near.astype(base.dtype))
 

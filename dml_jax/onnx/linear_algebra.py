@@ -1,6 +1,7 @@
 """ONNX's Einsum and Det."""
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ from jax import lax
 
 from ..errors import ConstraintError
 from ..operations.values.accumulation_types import wide_type
+from ..operations.values.wide_products import wide_product
 from ..operations.values.xla_workarounds import unfused_product
 from .values import Array, Operators, as_wide, on_device
 
@@ -20,10 +22,11 @@ def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
         raise ConstraintError(f"{rule}, but it is {equation!r}")
     if equation.count(",") + 1 != len(inputs):
         raise ConstraintError(f"equation must have {len(inputs)} terms, one per input, but it is {equation!r}")
-    wide = (on_device(array).astype(wide_type(dtype)) for array in inputs)
-    product = jnp.einsum(
-        equation, *wide, precision=lax.Precision.HIGHEST, preferred_element_type=wide_type(dtype), optimize="optimal"
-    )
+    multiply = partial(jnp.einsum, equation, precision=lax.Precision.HIGHEST, optimize="optimal")
+    if len(inputs) == 2:
+        product = wide_product(multiply)(*map(on_device, inputs))
+    else:
+        product = multiply(*(on_device(array).astype(wide_type(dtype)) for array in inputs))
     return unfused_product(product).astype(dtype)
 
 

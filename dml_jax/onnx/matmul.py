@@ -1,5 +1,6 @@
 """ONNX's Gemm and MatMul, and ONNX Runtime's fused matrix products."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from jax import lax
 from .. import operators
 from ..errors import ConstraintError
 from ..operations.softmax import compute_along, softmax
-from ..operations.values.accumulation_types import wide_type
+from ..operations.values.wide_products import wide_product
 from ..operations.values.xla_workarounds import unfused_product
 from .contrib_schemas import optional, required, schema
 from .elementwise import add
@@ -64,8 +65,7 @@ def matmul(*, a: Array, b: Array) -> Array:
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
     """Returns a product in float32 or wider."""
-    wide = wide_type(a.dtype)
-    return unfused_product(jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide))
+    return unfused_product(wide_product(partial(jnp.matmul, precision=lax.Precision.HIGHEST))(a, b))
 
 
 def _fused_matmul(*, a: Array, b: Array, **attributes: Any) -> jax.Array:

@@ -44,13 +44,22 @@ def qlinear_add(*, a: Array, b: Array, c_scale: Array, c_zero_point: Parameter =
     return add_quantized(a, b=b, output_scale=scale, output_zero_point=zero_point, dtype=a.dtype, **given)
 
 
-def qlinear_mul(*, a: Array, b: Array, **parameters: Parameter) -> jax.Array:
+def qlinear_mul(
+    *,
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Parameter = None,
+    b: Array,
+    b_scale: Array,
+    b_zero_point: Parameter = None,
+    c_scale: Array,
+    c_zero_point: Parameter = None,
+) -> jax.Array:
     a, b = jnp.broadcast_arrays(on_device(a), on_device(b))
-    zeros = dict.fromkeys(("a_zero_point", "b_zero_point", "c_zero_point"))
-    given: dict[str, Any] = zeros | numbers(**parameters)
-    products = centred(a, given["a_zero_point"]) * centred(b, given["b_zero_point"])
-    others = (given[name] for name in ("a_scale", "b_scale", "c_scale", "c_zero_point"))
-    return rescale(products, *others, dtype=a.dtype)
+    zero_of_a, zero_of_b = numbers(a_zero_point=a_zero_point, b_zero_point=b_zero_point).values()
+    products = centred(a, zero_of_a) * centred(b, zero_of_b)
+    others = numbers(a_scale=a_scale, b_scale=b_scale, c_scale=c_scale, c_zero_point=c_zero_point)
+    return rescale(products, *others.values(), dtype=a.dtype)
 
 
 def qlinear_concat(*, inputs: Sequence[Array], axis: int) -> Array:

@@ -63,4 +63,4 @@ def _declare(name: str, value: Any) -> onnx.ValueInfoProto:
         fact = "it has no elements" if is_sequence and not value else f"it is {type(array).__name__}"
         raise DataTypeError(f"input {name!r}: it must be an array, or a list of arrays for a sequence, but {fact}")
     make = onnx.helper.make_tensor_sequence_value_info if is_sequence else onnx.helper.make_tensor_value_info
-    return make(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(array.dtype).newbyteorder("=")), None)
+    return make(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(array.dtype)), None)

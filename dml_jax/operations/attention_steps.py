@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from .softmax import compute_along
 from .values.accumulation_types import in_type, wide_type
 from .values.elementary_functions import tanh
+from .values.wide_products import wide_product
 from .values.xla_workarounds import unfused_product
 
 
@@ -108,7 +108,7 @@ def key_products(query: jax.Array, key: jax.Array, scale: float, read_key: jax.A
 
     Derivatives read `read_key`, by default `key`. It has 0 in place of keys that no query sees, which may be NaN.
     """
-    products = unfused_product(_multiply_keys(_by_group(query, key), key, key if read_key is None else read_key))
+    products = unfused_product(_multiply_keys(_by_group(query, key), key, read_key))
     return products.reshape(*query.shape[:3], key.shape[2]) * in_type(products.dtype, scale)
 
 
@@ -121,7 +121,7 @@ def cap(products: jax.Array, softcap: float) -> jax.Array:
 
 def value_sums(weights: jax.Array, value: jax.Array) -> jax.Array:
     """Returns the sums of values by the weights of their keys, (batch, N, S, V); as in `attention_steps`."""
-    sums = _multiply_values(_by_group(weights.astype(value.dtype), value), value, value)
+    sums = _multiply_values(_by_group(weights.astype(value.dtype), value), value)
     return sums.reshape(*weights.shape[:3], value.shape[3])
 
 
@@ -167,27 +167,9 @@ def _by_group(x: jax.Array, shared: jax.Array) -> jax.Array:
     return x.reshape(x.shape[0], shared.shape[1], x.shape[1] // shared.shape[1], *x.shape[2:])
 
 
-def _product(equation: str) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
-    """Returns a product of heads and the rows that their groups share, in float32 or wider.
-
-    Its derivatives are in the type of the operands, as GPUs multiply narrow floats many times as fast. They read the
-    third argument in place of the rows.
-    """
-    multiply = partial(jnp.einsum, equation, precision=lax.Precision.HIGHEST)
-
-    @jax.custom_jvp
-    def product(x: jax.Array, shared: jax.Array, read: jax.Array) -> jax.Array:
-        return multiply(x, shared, preferred_element_type=wide_type(x.dtype))
-
-    def differentiated(arguments: Sequence[Any], tangents: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
-        (x, _, read), (dx, d_shared, _) = arguments, tangents
-        pairs = [pair for pair in ((dx, read), (x, d_shared)) if not any(isinstance(a, SymbolicZero) for a in pair)]
-        result = product(*arguments)
-        zeros = jnp.zeros(result.shape, x.dtype)
-        return result, sum((multiply(*pair) for pair in pairs), start=zeros).astype(result.dtype)
-
-    product.defjvp(differentiated, symbolic_zeros=True)
-    return product
+def _product(equation: str) -> Callable[..., jax.Array]:
+    """Returns a product of heads and the rows that their groups share."""
+    return wide_product(partial(jnp.einsum, equation, precision=lax.Precision.HIGHEST))
 
 
 _multiply_keys, _multiply_values = map(_product, ("bghsd,bgtd->bghst", "bghst,bgtv->bghsv"))

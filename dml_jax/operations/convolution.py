@@ -16,6 +16,7 @@ from .programs.partition import mesh_of_axes, whole_along
 from .programs.primitive import Move, transposed
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .sliding_windows import Windows
+from .values.accumulation_types import wide_type
 
 # Takes x [N, C, *sizes] and w [O, C / groups, *kernel]; returns [N, O, *counts].
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
@@ -34,6 +35,7 @@ class _Call:
       windows: of the filter along each spatial dimension.
       groups: of channels.
       precision: of products on accelerators.
+      sums: the type of the output: as wide as that of x and w, or wider.
     """
 
     x: Any
@@ -41,31 +43,37 @@ class _Call:
     windows: Sequence[Windows]
     groups: int
     precision: lax.Precision | None
+    sums: Any
 
     operation: ClassVar[str] = "convolution"
 
     def __call__(self, x: jax.Array, w: jax.Array) -> jax.Array:
+        return self._convolved(x, w, [d.stride for d in self.windows], [(d.start, d.end) for d in self.windows])
+
+    def _convolved(self, x: jax.Array, w: jax.Array, strides: Any, pads: Any, apart: Any = None) -> jax.Array:
         return lax.conv_general_dilated(
             x,
             w,
-            [dim.stride for dim in self.windows],
-            [(dim.start, dim.end) for dim in self.windows],
+            strides,
+            pads,
+            lhs_dilation=apart,
             rhs_dilation=[dim.dilation for dim in self.windows],
             feature_group_count=self.groups,
             precision=self.precision,
+            preferred_element_type=self.sums,
         )
 
     @property
     def of_group(self) -> Convolve:
-        """The convolution of one group."""
-        return replace(self, groups=1)
+        """The convolution of one group, in the type in which its numbers are added up."""
+        return replace(self, groups=1, sums=wide_type(self.sums))
 
     @cached_property
     def y(self) -> jax.ShapeDtypeStruct:
         """Shape and type of the output; JAX finds symbolic sizes, by tracing the convolution a second time."""
         shape = (self.x.shape[0], self.w.shape[0], *self.made)
         if all(isinstance(n, int) for n in (*self.x.shape, *shape)):
-            return jax.ShapeDtypeStruct(shape, self.x.dtype)
+            return jax.ShapeDtypeStruct(shape, self.sums)
         return jax.eval_shape(self, self.x, self.w)
 
     @property
@@ -99,16 +107,8 @@ class _TransposedCall(_Call):
         starts = [dim.span - 1 - dim.start for dim in self.windows]
         pairs = zip(self.sizes, self.windows, strict=True)
         ends = [n + dim.start - dim.stride * (dim.size - 1) - 1 for n, dim in pairs]
-        return lax.conv_general_dilated(
-            x,
-            w,
-            [1] * len(self.windows),
-            list(zip(starts, ends, strict=True)),
-            lhs_dilation=[dim.stride for dim in self.windows],
-            rhs_dilation=[dim.dilation for dim in self.windows],
-            feature_group_count=self.groups,
-            precision=self.precision,
-        )
+        apart = [dim.stride for dim in self.windows]
+        return self._convolved(x, w, [1] * len(self.windows), list(zip(starts, ends, strict=True)), apart)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class ConvolutionCase:
 
     @property
     def plain(self) -> Move:
-        return self.move(self.call) if self.devices == 1 else _on_several_devices(self)
+        return self.computed_by(self.call) if self.devices == 1 else _on_several_devices(self)
 
     @property
     def is_depthwise(self) -> bool:
@@ -158,10 +158,15 @@ class ConvolutionCase:
 
     @property
     def column_bytes(self) -> int:
-        """Bytes of the elements under the filter at all places."""
-        return self.call.x.shape[1] * self.kernel * self.places * self.call.x.dtype.itemsize
+        """Bytes of the elements under the filter at all places, in the type in which they are added up."""
+        return self.call.x.shape[1] * self.kernel * self.places * wide_type(self.call.x.dtype).itemsize
 
-    def move(self, convolve: Convolve) -> Move:
+    def widened(self, convolve: Convolve) -> Move:
+        """`computed_by` a convolution of arrays in the type in which their numbers are added up."""
+        wide = wide_type(self.call.x.dtype)
+        return self.computed_by(lambda x, w: convolve(x.astype(wide), w.astype(wide)).astype(self.call.sums))
+
+    def computed_by(self, convolve: Convolve) -> Move:
         """The function of (None, and the two other arrays) that computes the array `gives` by `convolve`."""
         moves: dict[Part, Move] = {
             "input": lambda _, w, y: transposed(lambda x: convolve(x, w), self.call.x, y),
@@ -180,14 +185,13 @@ def _on_several_devices(case: ConvolutionCase) -> Move:
     """
 
     def move(_: None, *operands: jax.Array) -> jax.Array:
-        # On a mesh of one axis XLA is right.
-        mesh = mesh_of_axes(case.devices, *operands)
+        mesh = mesh_of_axes(case.devices, *operands)  # on a mesh of one axis XLA is right
         if mesh is None:
-            return case.move(case.call)(None, *operands)
+            return case.computed_by(case.call)(None, *operands)
         if case.gives == "filter" and case.call.groups > 1:
             return _filter_gradient(case, mesh, *operands)
         spatial = range(2, operands[0].ndim)
-        return case.move(whole_along(mesh, case.call, (spatial, spatial), spatial))(None, *operands)
+        return case.computed_by(whole_along(mesh, case.call, (spatial, spatial), spatial))(None, *operands)
 
     return move
 
@@ -198,13 +202,15 @@ def _filter_gradient(case: ConvolutionCase, mesh: Any, x: jax.Array, y: jax.Arra
     Of 6 examples on 2 x 4 devices: the sum of 2 gradients, each of 3 examples. XLA may divide the parts alone: where
     it divides channels among more devices than there are groups, it ends the process.
     """
-    batch, every = x.shape[0], range(x.ndim)
+    (batch, *_), wide, every = x.shape, wide_type(x.dtype), range(x.ndim)
     parts = gcd(batch, case.devices) if isinstance(batch, int) else 1
-    x, y = (array.reshape(parts, batch // parts, *array.shape[1:]) for array in (x, y))
-    call = replace(case.call, x=jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
+    x, y = (array.astype(wide).reshape(parts, batch // parts, *array.shape[1:]) for array in (x, y))
+    of = partial(jax.ShapeDtypeStruct, dtype=wide)
+    call = replace(case.call, x=of(x.shape[1:]), w=of(case.result.shape), sums=wide)
     # Under jax.vmap the dimension of the parts stays free, and XLA may divide it.
     convolve = whole_along(mesh, call, (every, every), every)
-    return jax.vmap(partial(replace(case, call=call).move(convolve), None))(x, y).sum(0)
+    gradients = jax.vmap(partial(replace(case, call=call).computed_by(convolve), None))(x, y)
+    return gradients.sum(0).astype(case.result.dtype)
 
 
 def convolve(
@@ -213,10 +219,12 @@ def convolve(
     windows: Sequence[Windows],
     groups: int = 1,
     precision: lax.Precision | None = None,
+    sums: Any = None,
 ) -> jax.Array:
     """Convolves each group of channels.
 
-    On a CPU, floats of 16 bits are added up in float32 and rounded once.
+    Floats of 16 bits are multiplied as they are, for which GPUs have faster units, and added up in float32. The
+    cotangent of the output is rounded to 16 bits before it is multiplied, as are the derivatives after.
 
     Args:
       x: [N, C, *sizes].
@@ -224,22 +232,24 @@ def convolve(
       windows: of the filter along each spatial dimension of x.
       groups: divides C and O.
       precision: of products on accelerators; None is the one that JAX is set to.
+      sums: the type of the result, wider than x's or, by default, the same.
 
     Returns:
-      [N, O, *counts], of x's type.
+      [N, O, *counts].
     """
     of_x, of_w = shapes_of(x, w)
-    return _contract(_Call(of_x, of_w, tuple(windows), groups, precision), "output", x, w)
+    return _contract(_Call(of_x, of_w, tuple(windows), groups, precision, sums or x.dtype), "output", x, w)
 
 
 def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     """One of the arrays of a convolution from the other two, in the order of `PARTS`."""
     others: Sequence[Part] = [part for part in PARTS if part != gives]
+    narrow = replace(call, sums=call.x.dtype)
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         # Each gradient is again one of the three arrays made from two others, so it has variants and derivatives, too.
-        known = {**dict(zip(others, like, strict=True)), gives: cotangent}
-        return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in others]
+        known = {**dict(zip(others, like, strict=True)), gives: cotangent.astype(narrow.sums)}
+        return [_contract(narrow, part, *(known[other] for other in PARTS if other != part)) for part in others]
 
     @jax.custom_jvp
     def contract(*operands: jax.Array) -> jax.Array:
@@ -264,6 +274,7 @@ def convolve_back(
     sizes: Sequence[int],
     groups: int,
     precision: lax.Precision | None,
+    sums: Any = None,
 ) -> jax.Array:
     """The transpose of `convolve`, for a filter that is reversed: a convolution with zeros between the elements of x.
 
@@ -274,9 +285,10 @@ def convolve_back(
       sizes: the spatial sizes of the output.
       groups: divides C and O.
       precision: of products on accelerators; None is the one that JAX is set to.
+      sums: the type of the result, wider than x's or, by default, the same.
 
     Returns:
-      [N, O, *sizes], of x's type.
+      [N, O, *sizes].
     """
     channels, outputs, *spatial = w.shape
     # A filter of a transposed convolution has its input channels first, over all groups. lax wants the outputs of all
@@ -284,5 +296,5 @@ def convolve_back(
     by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
     by_group = by_group.reshape(groups * outputs, channels // groups, *spatial)
     of_x, of_w = shapes_of(x, by_group)
-    call = _TransposedCall(of_x, of_w, tuple(windows), groups, precision, tuple(sizes))
+    call = _TransposedCall(of_x, of_w, tuple(windows), groups, precision, sums or x.dtype, tuple(sizes))
     return _contract(call, "output", x, by_group)

@@ -7,7 +7,7 @@ device unpacks a byte where it reads it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
@@ -19,6 +19,7 @@ from jax import lax
 from .programs.primitive import Move
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .values.bit_exact import hide_constant
+from .values.wide_products import wide_product
 from .values.xla_workarounds import unfused_product
 
 # Up to so many rows, unpacking a byte once for each row takes no longer than reading it from memory.
@@ -91,10 +92,8 @@ class PackedProductCase:
 def product(rows: jax.Array, weights: jax.Array, axis: int = 1) -> jax.Array:
     """Multiplies rows with weights of one type along an axis of these, in float32."""
     contracted = (((1,), (axis,)), ((), ()))
-    highest = lax.Precision.HIGHEST
-    return unfused_product(
-        lax.dot_general(rows, weights, contracted, precision=highest, preferred_element_type=np.float32)
-    )
+    multiply = partial(lax.dot_general, dimension_numbers=contracted, precision=lax.Precision.HIGHEST)
+    return unfused_product(wide_product(multiply)(rows, weights))
 
 
 def multiply_packed(rows: jax.Array, packed: Any, scales: Any, zero_points: Any, *, bits: int) -> jax.Array:

@@ -335,14 +335,15 @@ def convolution(
     sizes = [sums[0] for sums in _sums(attributes)]
     if output_sizes is not None:
         sizes = [n - more for n, more in zip(attributes["output_sizes"], zeros, strict=True)]
-    weights = widen_apart(filter, wide)
+    # Halves are multiplied as they are, which float32 holds exactly; not every device multiplies eight bits.
+    input, weights = (x if dtype.itemsize > 1 else widen_apart(x, wide) for x in map(jnp.asarray, (input, filter)))
     is_backward = direction == "backward"
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
     if is_backward:
-        output = convolve_back(widen_apart(input, wide), weights, windows, sizes, group_count, lax.Precision.HIGHEST)
+        output = convolve_back(input, weights, windows, sizes, group_count, lax.Precision.HIGHEST, wide)
     else:
-        output = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
+        output = convolve(input, weights, windows, group_count, lax.Precision.HIGHEST, wide)
     output = lax.pad(output, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         output = output + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))

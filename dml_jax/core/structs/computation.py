@@ -146,7 +146,7 @@ class Computation(Generic[R]):
         of_indices = self.is_index(port)
         array = as_indices(self.operator_type, port, value) if of_indices else as_data(self.operator_type, shown, value)
         dtype = getattr(value, "dtype", array.dtype)
-        if dtype not in (tensor.dtype, tensor.dtype.newbyteorder()):  # in both byte orders
+        if dtype != tensor.dtype:
             rule = f"the array of {shown} must have elements of {tensor.dtype}"
             raise DataTypeError(message(self.operator_type, rule, f"they are {dtype}", {shown: value}))
         return array

@@ -77,7 +77,7 @@ def _multiply_at_once(filters: jax.Array, columns: jax.Array, precision: lax.Pre
 def _convolve_back(case: ConvolutionCase) -> Move | None:
     """None for its gradients, which are faster plainly on some shapes."""
     add = _add_each if case.call.x.shape[0] > 1 and _made_bytes(case) > KEPT else _add_columns
-    return case.move(partial(add, case)) if case.gives == "output" else None
+    return case.widened(partial(add, case)) if case.gives == "output" else None
 
 
 def _back_pays(case: ConvolutionCase) -> bool:
@@ -125,6 +125,6 @@ def _over_result(dim: Windows, size: int) -> Windows:
 
 
 VARIANTS = (
-    Variant("im2col", "convolution", "cpu", lambda case: case.move(partial(_multiply_columns, case)), _pays),
+    Variant("im2col", "convolution", "cpu", lambda case: case.widened(partial(_multiply_columns, case)), _pays),
     Variant("im2col", "transposed convolution", "cpu", _convolve_back, _back_pays),
 )

@@ -30,8 +30,8 @@ def _convolve(case: ConvolutionCase) -> Move | None:
     if case.call.groups == 1:
         return None
     if case.is_depthwise:
-        return case.move(partial(_scale_slices, case)) if case.kernel <= MOST_COMPILED else None
-    return case.move(partial(_split_groups, case)) if case.call.groups <= MOST_CONVOLUTIONS else None
+        return case.widened(partial(_scale_slices, case)) if case.kernel <= MOST_COMPILED else None
+    return case.widened(partial(_split_groups, case)) if case.call.groups <= MOST_CONVOLUTIONS else None
 
 
 def _pays(case: ConvolutionCase) -> bool:

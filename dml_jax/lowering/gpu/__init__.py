@@ -14,6 +14,7 @@ from . import (
     int32_atomics,
     inverse,
     isolated_transpose,
+    patches,
     ragged_rows,
     sorted_segments,
     tiles,
@@ -40,6 +41,7 @@ _MECHANISMS = (
     block_maxima,
     flash_attention,
     ragged_rows,
+    patches,
     float_products,
 )
 VARIANTS: Sequence[Variant] = [variant for mechanism in _MECHANISMS for variant in mechanism.VARIANTS]

@@ -166,6 +166,21 @@ def test_a_segment_of_minus_infinity_alone_is_nan_as_in_jax():
     np.testing.assert_array_equal(layers.segment_softmax(scores, np.int32([0, 1, 0, 1]), 2), [np.nan, 0.5, np.nan, 0.5])
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: layers.segment_softmax(x, np.int32([0, 0, 1, 1]), 2),
+        lambda x: layers.route(x.reshape(2, 2), 2)[1].ravel(),
+    ],
+    ids=["segment_softmax", "route"],
+)
+def test_derivatives_are_0_where_all_are_minus_infinity(call):
+    """So NaN that the caller replaces does not come back in the gradient."""
+    scores, cotangent = np.float32([-np.inf, -np.inf, 1, 1]), np.float32([1, 2, 3, 4])
+    slope = jax.jit(jax.grad(lambda x: (jnp.where(x == -jnp.inf, 0, call(x)) * cotangent).sum()))(scores)
+    np.testing.assert_allclose(slope, [0, 0, -0.25, 0.25], rtol=1e-6)
+
+
 # Narrow floats.
 
 

@@ -12,6 +12,7 @@ from jax import lax
 
 from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, DataTypeError, message
+from ..operations.softmax import softmax
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operators import cumulative_summation, gather, gather_elements, scatter_elements, scatter_nd
 from .arguments import as_count, as_groups, as_int32, check_dimensions, check_floats
@@ -30,7 +31,8 @@ def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     Returns:
       The experts of each token, int32 [token, k], the likeliest first; and their weights [token, k], the softmax over
-      all experts at the chosen ones, which add up to 1 only if all are chosen.
+      all experts at the chosen ones, which add up to 1 only if all are chosen. A token whose logits are all -inf has
+      NaN, and derivatives of 0.
 
     Raises:
       ConstraintError: sizes that do not fit.
@@ -52,7 +54,7 @@ def route(logits: Array, k: int) -> tuple[jax.Array, jax.Array]:
     check_floats("route", "logits", logits)
     wide = jnp.asarray(logits, wide_type(logits.dtype))
     _, expert = lax.top_k(lax.stop_gradient(wide), as_count("route", "k", k, most=logits.shape[-1]))
-    weight = gather_elements(jax.nn.softmax(wide), expert, axis=1, unique_indices=True)
+    weight = gather_elements(softmax(wide, (-1,)), expert, axis=1, unique_indices=True)
     return expert, narrow_apart(weight, logits.dtype)
 
 

@@ -29,7 +29,8 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
       count: how many segments there are; one may be empty.
 
     Returns:
-      The weights, of the shape and dtype of `scores`. A segment whose scores are all -inf has NaN.
+      The weights, of the shape and dtype of `scores`. A segment whose scores are all -inf has NaN, and
+      derivatives of 0: replace the NaN by `jnp.where`.
 
     Raises:
       DataTypeError: `scores` are no floats.
@@ -56,6 +57,8 @@ def segment_softmax(scores: jax.Array | np.ndarray, segments: jax.Array | np.nda
         return scatter_nd(input, segments[:, None], numbers, reduction=reduction)
 
     wide = jnp.asarray(scores, wide_type(scores.dtype))
-    greatest = by_segment(-jnp.inf, jax.lax.stop_gradient(wide), "max")
-    powers = jnp.exp(wide - gather(greatest, segments, axis=0))
-    return narrow_apart(powers / gather(by_segment(0, powers, "add"), segments, axis=0), scores.dtype)
+    greatest = gather(by_segment(-jnp.inf, jax.lax.stop_gradient(wide), "max"), segments, axis=0)
+    # As in operations/softmax.py: where all are -inf a constant takes their place, and the result gets NaN by a sum.
+    powers = jnp.exp(jnp.where(greatest == -jnp.inf, 0, wide - greatest))
+    weights = powers / gather(by_segment(0, powers, "add"), segments, axis=0)
+    return narrow_apart(weights + (greatest - greatest), scores.dtype)

@@ -1,8 +1,10 @@
 """`dml_jax.layers`, against loops and whole-array formulas of NumPy."""
 
 import re
+from functools import partial
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -179,6 +181,31 @@ def test_derivatives_are_0_where_all_are_minus_infinity(call):
     scores, cotangent = np.float32([-np.inf, -np.inf, 1, 1]), np.float32([1, 2, 3, 4])
     slope = jax.jit(jax.grad(lambda x: (jnp.where(x == -jnp.inf, 0, call(x)) * cotangent).sum()))(scores)
     np.testing.assert_allclose(slope, [0, 0, -0.25, 0.25], rtol=1e-6)
+
+
+# Functions of rows and a number for each, whose count is symbolic; then the rows' sizes.
+ROW_WISE = {
+    "segment_softmax": (lambda x, at: layers.segment_softmax(x, at, 3), (4, 2)),
+    "route": (lambda x, _: layers.route(x, 2), (4, 4)),
+    "weighted_sum": (lambda x, at: layers.weighted_sum(x, jnp.ones((at.size, 1))), (4, 3)),
+    "permute_rows": (layers.permute_rows, (4, 3)),
+    "group_sizes": (lambda _, at: layers.group_sizes(at, 3), (4, 3)),
+    "sort_by_group": (lambda _, at: layers.sort_by_group(at), (4, 3)),
+    "buffer_slots": (lambda _, at: layers.buffer_slots(at, 3, 2), (4, 3)),
+    "dispatch": (lambda x, at: layers.dispatch(x, at, jnp.zeros((2, 2, 3))), (4, 3)),
+    "collect": (lambda x, at: layers.collect(x[None], at), (4, 3)),
+    "coalesce": (lambda x, at: layers.coalesce(at, x, 3), (4, 3)),
+    "patches": (lambda x, _: layers.patches(x, 2), (4, 3, 4, 4)),
+}
+
+
+@pytest.mark.parametrize(("call", "sizes"), ROW_WISE.values(), ids=ROW_WISE)
+def test_a_symbolic_number_of_rows_is_exported(call, sizes):
+    arrays, scope = (RNG.normal(size=sizes).astype(np.float32), np.int32([2, 0, 1, 3])), jax.export.SymbolicScope()
+    shapes = [jax.export.symbolic_shape("n, ...", scope=scope, like=a.shape) for a in arrays]
+    specs = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
+    exported = jax.export.export(jax.jit(call))(*specs)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), exported.call(*arrays), call(*arrays))
 
 
 # Narrow floats.

@@ -145,13 +145,13 @@ def coalesce(rows: Array, gradients: Array, count: int) -> tuple[jax.Array, jax.
     name = "coalesce"
     rows, gradients = as_int32(name, "rows", rows), jnp.asarray(as_data(name, "gradients", gradients))
     count = as_count(name, "count", count, 2**31 - 1)
-    if rows.ndim != 1 or gradients.ndim != 2 or len(rows) != len(gradients):
+    if rows.ndim != 1 or gradients.ndim != 2 or rows.shape != gradients.shape[:1]:
         rule, fact = "gradients must be [slot, width], with a slot for each of rows", f"its shape is {gradients.shape}"
         raise ConstraintError(message(name, rule, fact, {"rows": rows, "gradients": gradients}))
     slots = jnp.arange(rows.size, dtype=jnp.int32)
     rows = jnp.where((rows < 0) | (rows > count), count, rows)
     first = scatter_elements(jnp.full(count, rows.size, jnp.int32), rows, slots, axis=0, reduction="min")
-    slot = gather(first, rows, axis=0, mode="fill", fill_value=np.int32(rows.size))
+    slot = gather(first, rows, axis=0, mode="fill", fill_value=jnp.asarray(rows.size, jnp.int32))
     sums = scatter_nd(jnp.zeros_like(gradients), slot[:, None], gradients, reduction="add")
     return jnp.where(slot == slots, rows, count), sums
 

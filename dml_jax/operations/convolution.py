@@ -16,7 +16,6 @@ from .programs.partition import mesh_of_axes, whole_along
 from .programs.primitive import Move, transposed
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .sliding_windows import Windows
-from .values.accumulation_types import wide_type
 
 # Takes x [N, C, *sizes] and w [O, C / groups, *kernel]; returns [N, O, *counts].
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
@@ -35,7 +34,8 @@ class _Call:
       windows: of the filter along each spatial dimension.
       groups: of channels.
       precision: of products on accelerators.
-      sums: the type of the output: as wide as that of x and w, or wider.
+      sums: the type in which forms add up that have no units for narrow floats, as wide as that of x and w or wider.
+      output: the type of the output: `sums`, or in derivatives that of x and w.
     """
 
     x: Any
@@ -44,6 +44,7 @@ class _Call:
     groups: int
     precision: lax.Precision | None
     sums: Any
+    output: Any
 
     operation: ClassVar[str] = "convolution"
 
@@ -60,20 +61,20 @@ class _Call:
             rhs_dilation=[dim.dilation for dim in self.windows],
             feature_group_count=self.groups,
             precision=self.precision,
-            preferred_element_type=self.sums,
+            preferred_element_type=self.output,
         )
 
     @property
     def of_group(self) -> Convolve:
-        """The convolution of one group, in the type in which its numbers are added up."""
-        return replace(self, groups=1, sums=wide_type(self.sums))
+        """The convolution of one group, in the type of its sums."""
+        return replace(self, groups=1, output=self.sums)
 
     @cached_property
     def y(self) -> jax.ShapeDtypeStruct:
         """Shape and type of the output; JAX finds symbolic sizes, by tracing the convolution a second time."""
         shape = (self.x.shape[0], self.w.shape[0], *self.made)
         if all(isinstance(n, int) for n in (*self.x.shape, *shape)):
-            return jax.ShapeDtypeStruct(shape, self.sums)
+            return jax.ShapeDtypeStruct(shape, self.output)
         return jax.eval_shape(self, self.x, self.w)
 
     @property
@@ -158,13 +159,13 @@ class ConvolutionCase:
 
     @property
     def column_bytes(self) -> int:
-        """Bytes of the elements under the filter at all places, in the type in which they are added up."""
-        return self.call.x.shape[1] * self.kernel * self.places * wide_type(self.call.x.dtype).itemsize
+        """Bytes of the elements under the filter at all places, in the type of the sums."""
+        return self.call.x.shape[1] * self.kernel * self.places * self.call.sums.itemsize
 
     def widened(self, convolve: Convolve) -> Move:
-        """`computed_by` a convolution of arrays in the type in which their numbers are added up."""
-        wide = wide_type(self.call.x.dtype)
-        return self.computed_by(lambda x, w: convolve(x.astype(wide), w.astype(wide)).astype(self.call.sums))
+        """`computed_by` a convolution of arrays in the type of their sums."""
+        sums = self.call.sums
+        return self.computed_by(lambda x, w: convolve(x.astype(sums), w.astype(sums)).astype(self.call.output))
 
     def computed_by(self, convolve: Convolve) -> Move:
         """The function of (None, and the two other arrays) that computes the array `gives` by `convolve`."""
@@ -202,11 +203,11 @@ def _filter_gradient(case: ConvolutionCase, mesh: Any, x: jax.Array, y: jax.Arra
     Of 6 examples on 2 x 4 devices: the sum of 2 gradients, each of 3 examples. XLA may divide the parts alone: where
     it divides channels among more devices than there are groups, it ends the process.
     """
-    (batch, *_), wide, every = x.shape, wide_type(x.dtype), range(x.ndim)
+    (batch, *_), wide, every = x.shape, case.call.sums, range(x.ndim)
     parts = gcd(batch, case.devices) if isinstance(batch, int) else 1
     x, y = (array.astype(wide).reshape(parts, batch // parts, *array.shape[1:]) for array in (x, y))
     of = partial(jax.ShapeDtypeStruct, dtype=wide)
-    call = replace(case.call, x=of(x.shape[1:]), w=of(case.result.shape), sums=wide)
+    call = replace(case.call, x=of(x.shape[1:]), w=of(case.result.shape), output=wide)
     # Under jax.vmap the dimension of the parts stays free, and XLA may divide it.
     convolve = whole_along(mesh, call, (every, every), every)
     gradients = jax.vmap(partial(replace(case, call=call).computed_by(convolve), None))(x, y)
@@ -223,8 +224,7 @@ def convolve(
 ) -> jax.Array:
     """Convolves each group of channels.
 
-    Floats of 16 bits are multiplied as they are, for which GPUs have faster units, and added up in float32. The
-    cotangent of the output is rounded to 16 bits before it is multiplied, as are the derivatives after.
+    Floats of 16 bits are multiplied as they are; the cotangent of the output is rounded to them before.
 
     Args:
       x: [N, C, *sizes].
@@ -237,18 +237,18 @@ def convolve(
     Returns:
       [N, O, *counts].
     """
-    of_x, of_w = shapes_of(x, w)
-    return _contract(_Call(of_x, of_w, tuple(windows), groups, precision, sums or x.dtype), "output", x, w)
+    (of_x, of_w), sums = shapes_of(x, w), jnp.dtype(sums or x.dtype)
+    return _contract(_Call(of_x, of_w, tuple(windows), groups, precision, sums, sums), "output", x, w)
 
 
 def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     """One of the arrays of a convolution from the other two, in the order of `PARTS`."""
     others: Sequence[Part] = [part for part in PARTS if part != gives]
-    narrow = replace(call, sums=call.x.dtype)
+    narrow = replace(call, output=call.x.dtype)
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         # Each gradient is again one of the three arrays made from two others, so it has variants and derivatives, too.
-        known = {**dict(zip(others, like, strict=True)), gives: cotangent.astype(narrow.sums)}
+        known = {**dict(zip(others, like, strict=True)), gives: cotangent.astype(narrow.output)}
         return [_contract(narrow, part, *(known[other] for other in PARTS if other != part)) for part in others]
 
     @jax.custom_jvp
@@ -295,6 +295,6 @@ def convolve_back(
     # groups first: [2 groups of 3, 5] becomes [2 groups of 5, 3].
     by_group = w.reshape(groups, channels // groups, outputs, *spatial).swapaxes(1, 2)
     by_group = by_group.reshape(groups * outputs, channels // groups, *spatial)
-    of_x, of_w = shapes_of(x, by_group)
-    call = _TransposedCall(of_x, of_w, tuple(windows), groups, precision, sums or x.dtype, tuple(sizes))
+    (of_x, of_w), sums = shapes_of(x, by_group), jnp.dtype(sums or x.dtype)
+    call = _TransposedCall(of_x, of_w, tuple(windows), groups, precision, sums, sums, tuple(sizes))
     return _contract(call, "output", x, by_group)

@@ -40,7 +40,7 @@ def _multiply_patches(call: Any, x: jax.Array, w: jax.Array) -> jax.Array:
     rows = lax.optimization_barrier(patches.transpose(order).reshape(-1, w[0].size))
     filters = w.reshape(outputs, -1)
     product = lax.dot_general(
-        rows, filters, (((1,), (1,)), ((), ())), precision=call.precision, preferred_element_type=call.sums
+        rows, filters, (((1,), (1,)), ((), ())), precision=call.precision, preferred_element_type=call.output
     )
     return jnp.moveaxis(product.reshape(count, *call.made, outputs), -1, 1)
 

@@ -34,7 +34,7 @@ class _Call:
       windows: of the filter along each spatial dimension.
       groups: of channels.
       precision: of products on accelerators.
-      sums: the type in which forms add up that have no units for narrow floats, as wide as that of x and w or wider.
+      sums: the type in which forms add up that widen x and w first: theirs, or a wider one.
       output: the type of the output: `sums`, or in derivatives that of x and w.
     """
 
@@ -224,7 +224,7 @@ def convolve(
 ) -> jax.Array:
     """Convolves each group of channels.
 
-    Floats of 16 bits are multiplied as they are; the cotangent of the output is rounded to them before.
+    Floats of 16 bits are multiplied as they are. In derivatives the output's cotangent is rounded to x's type first.
 
     Args:
       x: [N, C, *sizes].

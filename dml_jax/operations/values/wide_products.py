@@ -17,10 +17,10 @@ from .accumulation_types import wide_type
 def wide_product(multiply: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Returns a function of (x, y) that multiplies them in float32 or wider; its derivatives are in their type.
 
-    Its derivatives read the third argument in place of y, if there is one.
+    A third argument, of y's shape and type, is what derivatives read in place of y.
 
     Args:
-      multiply: linear in both of its operands, which have one type; it takes `preferred_element_type`.
+      multiply: linear in both of its operands, of one type and any shapes; it takes `preferred_element_type`.
     """
 
     @jax.custom_jvp

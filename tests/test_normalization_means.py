@@ -139,12 +139,13 @@ def test_equal_numbers_are_0(case):
 
 @pytest.mark.parametrize("name", sampled(list(USERS), ["MVN1", "GroupNormalization"]))
 def test_derivatives(name):
-    """Also of equal numbers, where the divisor is the root of epsilon."""
+    """Also of equal numbers, where the divisor is the root of epsilon, and of large ones, whose cube is infinite."""
     user = USERS[name]
     rng = np.random.default_rng(0)
     x, cotangent = rng.standard_normal(SIZES), rng.standard_normal(SIZES).astype(np.float32)
     derivative = jax.jit(jax.grad(lambda x: (user.compute(x) * cotangent).sum()))
-    for far in (*((x + mean).astype(np.float32) for mean in FAR), np.full(SIZES, 150, np.float32)):
+    large = (x * 1e16).astype(np.float32)
+    for far in (*((x + mean).astype(np.float32) for mean in FAR), np.full(SIZES, 150, np.float32), large):
         _, differences, divisor = normalized(user, far)
         along = {"axis": user.axes, "keepdims": True}
         of_y = cotangent.astype(np.float64).reshape(differences.shape)

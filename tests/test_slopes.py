@@ -283,6 +283,7 @@ SECOND = {
     "ACTIVATION_SIGMOID": lambda x: -sigmoid(x) * sigmoid(-x) * np.tanh(x / 2),
     "ACTIVATION_SOFTPLUS": lambda x: 2 * sigmoid(2 * x) * sigmoid(-2 * x),
     "ACTIVATION_TANH": lambda x: -2 * np.tanh(x) * square_of_sech(x),
+    "ELEMENT_WISE_CONSTANT_POW 0.5": lambda x: x**-1.5 / -4,
     "ELEMENT_WISE_ERF": lambda x: -4 * x / math.sqrt(math.pi) * np.exp(-x * x),
     "ELEMENT_WISE_RECIP": lambda x: 2 / x / x / x,
 }
@@ -298,6 +299,16 @@ def test_second_derivatives():
     results = together([(partial(pulled, partial(slope, OF_ONE[name].function)), x) for name in SECOND])
     for (name, formula), made in zip(SECOND.items(), results, strict=True):
         assert_slopes(name, replace(OF_ONE[name], formulas=formula, units=8), (x,), made)
+
+
+@pytest.mark.parametrize("exponent", [0, 1])
+def test_powers_of_0_and_1_are_lines(exponent):
+    """Their slope is the exponent, and does not change, also where x**2 or 1 / x**2 is infinite."""
+    power = row("ELEMENT_WISE_CONSTANT_POW", exponent=exponent)
+    x = np.float32([1e-30, 1, 1e30, np.inf])
+    ones = np.ones_like(x)
+    np.testing.assert_array_equal(jax.jvp(power, (x,), (ones,))[1], exponent)
+    np.testing.assert_array_equal(pulled(lambda x: pulled(power, x)[0], x)[0], 0)
 
 
 # Joints: where two formulas meet, the slope is that of the one that the formula takes there.

@@ -14,6 +14,7 @@ from ..core.structs.fields import Bool, Float, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.sliding_windows import Windows
 from ..operations.values.accumulation_types import in_type, narrow_apart, wide_type
+from ..operations.values.elementary_functions import divide
 from ..operations.window_sums import sum_windows
 
 __all__ = ["LocalResponseNormalizationDesc", "local_response_normalization"]
@@ -117,7 +118,7 @@ def local_response_normalization(
         return jnp.asarray(input)
     squares = sum_windows(array * array, axes, [_region(array.shape[axis], local_size) for axis in axes])
     scale, exponent, offset = (in_type(wide, value) for value in (alpha / local_size, beta, bias))
-    return narrow_apart(array / jnp.power(offset + scale * squares, exponent), input.dtype)
+    return narrow_apart(divide(array, jnp.power(offset + scale * squares, exponent)), input.dtype)
 
 
 class LocalResponseNormalizationDesc(OperatorDesc):

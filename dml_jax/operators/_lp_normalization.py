@@ -13,6 +13,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
 from ..operations.sum_prod_norm import total
 from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.elementary_functions import divide
 from ._normalization_formulas import widened
 
 __all__ = ["LpNormalizationDesc", "divide_by_norm"]
@@ -22,7 +23,7 @@ def divide_by_norm(x: jax.Array, axis: int, p: int, least: float = 0.0) -> jax.A
     """Divides by the norm of order 1 or 2 along an axis, or by `least` where that is greater; zeros stay zeros."""
     (wide,) = widened(x)
     norm = jnp.maximum(total(wide, (axis,), f"l{p}"), in_type_of(wide, least))
-    return narrow_apart(wide / jnp.where(norm == 0, 1, norm), x.dtype)
+    return narrow_apart(divide(wide, jnp.where(norm == 0, 1, norm)), x.dtype)
 
 
 def _other_order(x: Operands) -> str | None:

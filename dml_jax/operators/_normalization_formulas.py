@@ -15,6 +15,7 @@ from ..core.structs.activation import Activation
 from ..core.structs.activation_table import in_type_of
 from ..core.structs.fields import Float
 from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.elementary_functions import inverse_root
 
 Epsilon = Annotated[Float, "a number that is added to the variance."]
 
@@ -70,7 +71,7 @@ def mean_of_squares(x: jax.Array, axes: Sequence[int]) -> jax.Array:
 
 def inverse_deviation(variance: jax.Array, epsilon: float) -> jax.Array:
     """Returns 1 / sqrt(variance + epsilon)."""
-    return lax.rsqrt(variance + in_type_of(variance, float(epsilon)))
+    return inverse_root(variance + in_type_of(variance, float(epsilon)))
 
 
 def normalize(

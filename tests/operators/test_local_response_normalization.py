@@ -175,6 +175,14 @@ def test_derivatives_in_both_directions(cross_channel):
     check_grads(jax.jit(call), (x,), order=1, atol=0.05, rtol=0.05)
 
 
+def test_slopes_of_huge_numbers():
+    """x / (x**2 + y**2) has the slope (y**2 - x**2) / (x**2 + y**2)**2, whose divisor is infinite in float32."""
+    x = np.float32([1, 3]).reshape(2, 1, 1) * np.float32(2.0**33)
+    normalize = partial(local_response_normalization, local_size=2, alpha=2, beta=1, bias=0)
+    slopes = jax.grad(lambda x: normalize(x).ravel()[0])(x).ravel()
+    np.testing.assert_allclose(slopes * 2.0**66, [0.08, -0.06], rtol=1e-6)
+
+
 def test_the_derivative_where_all_is_0():
     back = jax.jit(jax.grad(lambda x: local_response_normalization(x, 3, bias=16, beta=0.5).sum()))(
         np.zeros((3, 1, 1), np.float32)

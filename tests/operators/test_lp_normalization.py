@@ -82,6 +82,15 @@ def test_derivatives(p):
     check_grads(jax.jit(desc.compute), (x,), order=1, atol=0.05, rtol=0.05)
 
 
+@pytest.mark.parametrize("factor", [2.0**-84, 2.0**84])
+def test_slopes_are_as_many_times_smaller_as_numbers_are_larger(factor):
+    """Also where the square of the norm is 0 or infinite."""
+    row = f32(3)
+    slopes = jax.grad(lambda x: LpNormalizationDesc(row, row, 0, 0, 1).compute(x)[0])
+    x = np.float32([1, -2, 5])
+    np.testing.assert_allclose(factor * slopes(np.float32(factor) * x), np.float32([7, 1, -1]) / 64, rtol=1e-6)
+
+
 def test_squares_beyond_float16():
     row = f16(2)
     desc = LpNormalizationDesc(row, row, 0, 1e-5, 2)

@@ -145,10 +145,20 @@ def reciprocal(x: jax.Array) -> jax.Array:
     return jnp.reciprocal(x)
 
 
+@jax.custom_jvp
+def inverse_root(x: jax.Array) -> jax.Array:
+    """1 / sqrt(x)."""
+    return lax.rsqrt(x)
+
+
+# One factor after the other, because their product, of 1e30 that is 1e-45, is 0 in float32.
+inverse_root.defjvps(lambda g, y, _: -0.5 * g * y * y * y)
+
+
 @_with_slopes(lambda y, a, b: reciprocal(b), lambda y, a, b: -y * reciprocal(b))
 def divide(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a / b; of integers cut off toward 0."""
-    return lax.div(a, b)
+    """a / b of arrays that broadcast; of integers of one shape, cut off toward 0."""
+    return lax.div(a, b) if jnp.issubdtype(a.dtype, jnp.integer) else a / b
 
 
 @_with_slopes(lambda y, a, b: jnp.ones_like(y), lambda y, a, b: -jnp.rint((a - y) / b))
@@ -191,8 +201,8 @@ def arctan2(a: jax.Array, b: jax.Array) -> jax.Array:
 def _power_slope(y: jax.Array, base: jax.Array, exponent: jax.Array) -> jax.Array:
     """exponent * base**(exponent - 1); below 1 that difference is rounded, so there it is exponent * y / base."""
     divides = (exponent < 1) & (base != 0) & (jnp.abs(base) < jnp.inf)
-    quotient = exponent * y / jnp.where(divides, base, 1)
-    return jnp.where(divides, quotient, exponent * power(base, jnp.where(divides | (exponent == 0), 1, exponent - 1)))
+    quotient = divide(exponent * y, jnp.where(divides, base, 1))
+    return jnp.where(divides, quotient, exponent * power(base, jnp.where(divides | (exponent == 0), 0, exponent - 1)))
 
 
 # The slope by the exponent is ln(base) * y; of the base 0 it is 0, where ln(0) * 0 would be NaN.

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...operations.axis_operations import AxisCase, AxisOperation, Part
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import is_float8
 from ...operations.values.packed_words import as_unsigned, from_unsigned
 from .machine import FRESH
+from .unhoisted_loop import unhoisted_loop
 
 CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
 MOST_SIDE_BY_SIDE = 2**15  # numbers: a chunk has sixteen such rows, and makes one of them
@@ -57,19 +58,15 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
     def fill(results: Any, first: int, size: int, count: int) -> Any:
         """Computes `count` chunks of `size` from `first` on, along the dimension that is cut."""
 
-        def step(turn: jax.Array, carried: Any) -> Any:
-            array, results = carried
-            # XLA:CPU moves a conversion out of a loop, as no iteration changes its result.
-            turn, now = lax.optimization_barrier((turn, array))
+        def step(turn: jax.Array, results: Any, array: jax.Array) -> Any:
             *before, number = jnp.unravel_index(turn, (*outer, count))
             starts = [*before, first + number * size, *[jnp.zeros_like(turn)] * len(inner)]
-            result = part(widened_slice(now, starts, (*[1] * cut, size, *inner), wide), starts)
-            return array, jax.tree.map(partial(write, starts), like, results, result)
+            result = part(widened_slice(array, starts, (*[1] * cut, size, *inner), wide), starts)
+            return jax.tree.map(partial(write, starts), like, results, result)
 
-        return lax.fori_loop(0, prod(outer) * count, step, (array, results))[1]
+        return unhoisted_loop(0, prod(outer) * count, step, results, array)
 
-    _, images = varying_alike(array, jax.tree.map(zeros, like))
-    images = fill(images, 0, size, n // size)
+    images = fill(jax.tree.map(zeros, like), 0, size, n // size)
     images = fill(images, n - last, last, 1) if last else images
     return jax.tree.map(lambda of_chunk, image: to_numbers(image, of_chunk.dtype), like, images)
 

@@ -8,9 +8,6 @@ of their own, which is then rounded. Along axis 1, in chunks of two rows and wit
 
     updates [[1, 2, 4], [1, 1, 1], ...] to elements [[0, 0, 2], [1, 1, 1], ...]
     flat, the first chunk adds 1 2 4 1 1 1 to numbers 0 0 2 4 4 4, and makes [[3, 0, 4], [0, 3, 0]]
-
-XLA:CPU moves a conversion out of a loop, as no iteration changes its result; so the updates of each iteration come from
-a barrier that its number passes.
 """
 
 from collections.abc import Callable
@@ -25,26 +22,21 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
 
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.scatter_reduce import ScatterReduceCase
 from ...operations.scatter_rows import Rows
 from ...operations.values.xla_workarounds import WRITES_PARTS
 from .cache_chunks import to_image, to_numbers
 from .machine import LINE
+from .unhoisted_loop import unhoisted_loop
 
 CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else
 
 
 def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:
     """Repeats `step(turn, state, arrays)` from the state `start`; without a loop if there is one turn alone."""
-    start, arrays = varying_alike(start, arrays)
-
-    def pass_barrier(turn: jax.Array, state: Any) -> Any:
-        turn, now = lax.optimization_barrier((turn, arrays))
-        return step(turn, state, now)
-
-    return step(np.int32(0), start, arrays) if turns == 1 else lax.fori_loop(0, turns, pass_barrier, start)
+    return step(np.int32(0), start, arrays) if turns == 1 else unhoisted_loop(0, turns, step, start, arrays)
 
 
 def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:

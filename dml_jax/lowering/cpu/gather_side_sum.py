@@ -22,6 +22,7 @@ from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
 from ...operations.scatter_reduce import ScatterReduceCase
 from .machine import LINE
+from .unhoisted_loop import unhoisted_loop
 
 READS = 4  # a row with more is rare where there are about as many updates as rows
 TURN = 64  # updates that are added to the small table at once
@@ -78,14 +79,13 @@ def _sum_others(updates: jax.Array, is_other: jax.Array, places: jax.Array, room
     number, width = updates.shape
     (others,) = jnp.nonzero(is_other, size=number + TURN, fill_value=number)
 
-    def add_turn(turn: jax.Array, sums: jax.Array) -> jax.Array:
-        turn, now = lax.optimization_barrier((turn, updates))  # else XLA:CPU widens all before the loop
+    def add_turn(turn: jax.Array, sums: jax.Array, updates: jax.Array) -> jax.Array:
         at = lax.dynamic_slice_in_dim(others, turn * TURN, TURN)
         place = places.at[at].get(mode="fill", fill_value=room)
-        return sums.at[place].add(now.at[at].get(mode="clip").astype(wide), mode="drop")
+        return sums.at[place].add(updates.at[at].get(mode="clip").astype(wide), mode="drop")
 
-    zeros = varying_alike(jnp.zeros((room, width), wide), updates, is_other)[0]
-    return lax.fori_loop(0, -(-jnp.sum(is_other, dtype=jnp.int32) // TURN), add_turn, zeros)
+    zeros = varying_alike(jnp.zeros((room, width), wide), is_other)[0]
+    return unhoisted_loop(0, -(-jnp.sum(is_other, dtype=jnp.int32) // TURN), add_turn, zeros, updates)
 
 
 VARIANTS = (Variant("gather_side_sum", "scatter_reduce", "cpu", _add, _pays),)

@@ -25,6 +25,7 @@ from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from .cache_chunks import is_converted, to_image, to_numbers, widened_slice
 from .machine import FRESH
+from .unhoisted_loop import unhoisted_loop
 
 LEAST = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
 ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
@@ -63,12 +64,10 @@ def _fold_rows(operation: AxisOperation, axis: int, _: None, x: jax.Array) -> ja
         starts = [jnp.asarray(at) if d == axis else jnp.zeros_like(at) for d in range(x.ndim)]
         return operation.part(widened_slice(array, starts, sizes, operation.wide), starts)
 
-    def step(turn: Any, carried: Any) -> Any:
-        array, total = carried
-        turn, now = lax.optimization_barrier((turn, array))  # as in map_chunks
-        return array, combine(total, row(now, turn))
+    def step(turn: Any, total: Any, array: jax.Array) -> Any:
+        return combine(total, row(array, turn))
 
-    return join(lax.fori_loop(1, x.shape[axis], step, (x, row(x, 0)))[1])
+    return join(unhoisted_loop(1, x.shape[axis], step, row(x, 0), x))
 
 
 def _widens_rows(case: AxisCase) -> bool:

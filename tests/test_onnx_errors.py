@@ -192,6 +192,17 @@ def test_two_inputs_of_one_name():
     refused(proto, "every input must have a name of its own, but they are 'x', 'x'")
 
 
+def test_two_initializers_of_one_name():
+    """In a branch of an If too; ONNX Runtime takes the last one of a model."""
+    two = [numpy_helper.from_array(np.float32(value), "w") for value in (1, 2)]
+    proto = model([make("Add", ["x", "w"], ["y"])], {"x": X}, ["y"])
+    proto.graph.initializer.extend(two)
+    refused(proto, "every initializer must have a name of its own, but there are 2 'w'")
+    branch = proto.graph
+    choose = model([make("If", ["c"], ["y"], then_branch=branch, else_branch=branch)], {"c": np.bool_(True)}, ["y"])
+    refused(choose, "If node #0: else_branch: every initializer must have a name of its own, but there are 2 'w'")
+
+
 def test_a_sparse_initializer():
     proto = identity()
     proto.graph.sparse_initializer.add().values.name = "s"

@@ -14,7 +14,7 @@ from .block_execution import Block, Step
 from .deferred import Rows
 from .errors import OnnxError
 from .memory_limits import check_array
-from .model_loading import dtype_of, read_tensor
+from .model_loading import dtype_of, read_initializers
 from .node_limits import MAX_NODES, check_nodes
 from .node_reader import Reader, operator_name, opsets_of
 from .random_keys import RANDOM
@@ -89,7 +89,7 @@ def read_graph(
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")
-    initializers = {tensor.name: read_tensor(tensor, folder) for tensor in graph.initializer}
+    initializers = read_initializers(graph, folder)
     check_nodes(block.nodes, max_nodes)
     inputs = tuple(map(_spec, given))
     check_inputs(inputs)

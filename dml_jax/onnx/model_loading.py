@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from math import prod
@@ -92,6 +93,18 @@ def with_initializers(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) 
     copy = onnx.ModelProto.FromString(model.SerializeToString())
     copy.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
     return copy
+
+
+def read_initializers(graph: onnx.GraphProto, folder: Path) -> dict[str, np.ndarray]:
+    """Returns the initializers of a graph by name.
+
+    Raises:
+      OnnxError: two have one name, or as `read_tensor`.
+    """
+    counts = Counter(tensor.name for tensor in graph.initializer)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise OnnxError(f"every initializer must have a name of its own, but there are {counts[twice[0]]} {twice[0]!r}")
+    return {tensor.name: read_tensor(tensor, folder) for tensor in graph.initializer}
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:

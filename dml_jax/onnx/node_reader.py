@@ -18,7 +18,7 @@ from .contrib_schemas import MICROSOFT, qualified
 from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
 from .function_bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
-from .model_loading import read_inside, read_tensor
+from .model_loading import read_initializers, read_inside, read_tensor
 from .node import Node
 from .node_limits import MAX_NODES, check_nodes
 from .operator_table import ONNX_OPERATORS, find_schema
@@ -147,7 +147,7 @@ class Reader:
           OnnxError: it breaks ONNX's rules.
         """
         steps = replace(self, depth=self.depth + 1).steps(graph.node)
-        constants = {tensor.name: read_tensor(tensor, self.folder) for tensor in graph.initializer}
+        constants = read_initializers(graph, self.folder)
         inputs = [info.name for info in graph.input if info.name not in constants]
         if any(not info.name for info in graph.output):
             raise OnnxError("every output of the graph must have a name, but one has none")

@@ -38,7 +38,7 @@ OPERATOR, COPY = "exported", "copy"
 OURS, EAGER, COMPILED = "dml_jax", "eager torch", "torch.compile"
 WORDS = 32_000  # of the language model
 # How far results may be apart, as a part of the largest: roundings of a hundred layers, and TF32 in convolutions.
-TOLERANCES = {"float16": 0.05, "float32": 0.02}
+TOLERANCES = {"bfloat16": 0.2, "float16": 0.05, "float32": 0.02}
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ def measured(network: Network, dtype: str, effort: Effort) -> list[Measured]:
     for weights in module.parameters():
         if not weights.any():  # zeros would make results of zeros, and XLA would leave them out
             nn.init.normal_(weights, std=0.02)
-    if dtype == "float16":
-        module, x = module.half(), x if network.is_text else x.half()
+    of_floats = getattr(torch, dtype)
+    module, x = module.to(of_floats), x if network.is_text else x.to(of_floats)
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"
     module, x = module.to(device), x.to(device)
     torch._dynamo.reset()  # so that nothing is known of the network before
@@ -194,7 +194,7 @@ def _exported(module: nn.Module, x: torch.Tensor) -> JaxRun:
         torch.onnx.export(module, (x,), str(path), dynamo=True, verbose=False, external_data=True, input_names=["x"])
         ids = [] if x.is_floating_point() else ["x"]
         function = to_jax(path, int32=ids)
-    array = x.cpu().numpy().astype(np.int32) if ids else x.cpu().numpy()
+    array = x.cpu().numpy().astype(np.int32) if ids else x.cpu().float().numpy().astype(str(x.dtype).partition(".")[2])
     return JaxRun(function, [(array,)], donated=False)
 
 
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = [network.name for network in NETWORKS]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exported", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"networks: {', '.join(names)}; by default all")
-    parser.add_argument("--dtype", choices=[*TOLERANCES], action="append", help="by default both")
+    parser.add_argument("--dtype", choices=[*TOLERANCES], action="append", help="by default all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="store what was measured; what FILE has is kept")
     given = parser.parse_args(arguments)

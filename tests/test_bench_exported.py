@@ -38,20 +38,29 @@ def small(monkeypatch):
     monkeypatch.setattr(exported.torch, "compile", lambda module, mode: module)
 
 
-def test_a_run_has_every_network_in_both_types_and_goes_on(small, tmp_path, capsys):
+def test_a_run_has_every_network_in_all_types_and_goes_on(small, tmp_path, capsys):
     file = tmp_path / "cpu_exported.json"
     exported.main(["perceptron", "--json", str(file)])
     exported.main(["--dtype", "float32", "--json", str(file)])
     cases = dict(Results.read(file).by_case())
-    assert [*cases] == ["exported perceptron, float16", "exported perceptron, float32", "exported attention, float32"]
+    assert [*cases] == [
+        "exported perceptron, bfloat16",
+        "exported perceptron, float16",
+        "exported perceptron, float32",
+        "exported attention, float32",
+    ]
     for rows in cases.values():
         assert [*rows] == ["dml_jax", "eager torch", "torch.compile"]
         assert all(row.same_bits for row in rows.values())
     assert "| exported attention, float32 | " in capsys.readouterr().out
     table = rewritten(f"<!-- {file.name}: exported -->\n<!-- end -->", tmp_path).splitlines()
-    titles = [f"x {name}, {dtype}" for dtype in ("float16", "float32") for name in ("eager torch", "torch.compile")]
+    titles = [
+        f"x {name}, {dtype}"
+        for dtype in ("bfloat16", "float16", "float32")
+        for name in ("eager torch", "torch.compile")
+    ]
     assert table[4] == f"| network | {' | '.join(titles)} |"
-    assert [line.count(" - ") for line in table if line.startswith("| attention")] == [2]  # of float16
+    assert [line.count(" - ") for line in table if line.startswith("| attention")] == [4]  # of 16 bits
 
 
 def test_other_results_are_told(small, monkeypatch, capsys):

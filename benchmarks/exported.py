@@ -188,10 +188,16 @@ def measured(network: Network, dtype: str, effort: Effort) -> list[Measured]:
 
 
 def _exported(module: nn.Module, x: torch.Tensor) -> JaxRun:
-    """The module as its file says, with its weights as constants; ids are int32, as JAX has them."""
+    """The module as its file says, with its weights as constants; ids are int32, as JAX has them.
+
+    Convolutions of bfloat16 are in ONNX from opset 22 on. With another opset than its own one, torch's exporter writes
+    other nodes, and float32 filters behind a BatchNormalization of bfloat16.
+    """
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         path = Path(folder, "network.onnx")
-        torch.onnx.export(module, (x,), str(path), dynamo=True, verbose=False, external_data=True, input_names=["x"])
+        options = {"opset_version": 22} if next(module.parameters()).dtype == torch.bfloat16 else {}
+        file = {"external_data": True, "input_names": ["x"]}
+        torch.onnx.export(module, (x,), str(path), dynamo=True, verbose=False, **file, **options)
         ids = [] if x.is_floating_point() else ["x"]
         function = to_jax(path, int32=ids)
     array = x.cpu().numpy().astype(np.int32) if ids else x.cpu().float().numpy().astype(str(x.dtype).partition(".")[2])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits
@@ -508,6 +509,18 @@ def test_a_node_that_cannot_be_run_is_named(name):
         run_node(node, inputs, opset=20)
     assert str(caught.value).startswith(f"{op_type} node 'it': ")
     assert text in str(caught.value)
+
+
+def test_a_type_of_newer_versions_names_the_opset_that_has_it():
+    """torch writes convolutions of bfloat16 in opset 20; ONNX has them from 22 on."""
+    x, w = (np.ones((1, 1, 3), jnp.bfloat16),) * 2
+    node = make("Conv", ["x", "w"], ["y"])
+    cure = "but it is bfloat16, which Conv-22 takes: export with opset 22 or newer"
+    with pytest.raises(OnnxError, match=cure):
+        run_node(node, [x, w], opset=20)
+    assert run_node(node, [x, w], opset=22)[0].dtype == jnp.bfloat16
+    with pytest.raises(OnnxError, match="but it is int8$"):  # of no version
+        run_node(node, [x.astype(np.int8), w], opset=20)
 
 
 def test_limited_broadcasting_is_asked_for():

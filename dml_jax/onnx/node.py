@@ -75,11 +75,20 @@ class Node:
             if actual not in names and f"optional({actual})" not in names:  # an optional with an element is the element
                 texts = ", ".join(_element_type(n) for n in names if n.startswith("tensor")) or ", ".join(names)
                 version = f"{self.op_type}-{self.schema.since_version}"
-                fact = f"it is {_element_type(actual)}"
+                fact = f"it is {_element_type(actual)}{self._cure(min(i, len(self.schema.inputs) - 1), actual)}"
                 raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but {fact}")
             if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
                 rule = f"inputs that share type variable {variable} must have the same type"
                 raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")
+
+    def _cure(self, index: int, actual: str) -> str:
+        """What to do where the newest version takes a type; torch writes bfloat16 for operators that have none yet."""
+        if self.schema.domain:
+            return ""
+        newest = defs.get_schema(self.schema.name)
+        if actual not in newest.inputs[min(index, len(newest.inputs) - 1)].types:
+            return ""
+        return f", which {self.op_type}-{newest.since_version} takes: export with opset {newest.since_version} or newer"
 
 
 def _element_type(text: str) -> str:

@@ -3,6 +3,7 @@
 Without a GPU a function of jax.nn in float32 stands in for cuDNN; on a GPU cuDNN itself runs.
 """
 
+import re
 from functools import partial
 
 import jax
@@ -27,7 +28,7 @@ def cudnn(monkeypatch):
 
     def noted(q, k, v, *, bias, implementation, **given):
         assert implementation == "cudnn"
-        calls.append(given | {"bias": bias})
+        calls.append(given | {"bias": bias, "queries": q.shape})
         if jax.default_backend() == "gpu":
             return REAL(q, k, v, bias=bias, implementation=implementation, **given)
         if q.shape[3] % 8:
@@ -177,6 +178,111 @@ def test_vmap_is_more_rows_of_the_batch(axes):
 
     for one, other in zip(slopes("flash_attention", jnp.float16), slopes("plain", jnp.float32), strict=True):
         np.testing.assert_allclose(one, other, rtol=0.02, atol=0.02)
+
+
+# On a mesh.
+
+
+def mesh_of(*kinds):
+    devices = jax.devices()
+    shape = (len(devices) // 2, 2) if len(devices) > 1 else (1, 1)
+    return jax.make_mesh(shape, ("batch", "heads"), axis_types=kinds, devices=devices[: shape[0] * shape[1]])
+
+
+EXPLICIT = (jax.sharding.AxisType.Explicit,) * 2
+
+
+def on(mesh, spec, *arrays):
+    return [jax.device_put(x, jax.NamedSharding(mesh, spec)) for x in arrays]
+
+
+def call_on(mesh, spec, groups=2):
+    """Arguments of a call whose lengths each device has whole, and its oracle's results."""
+    rng = np.random.default_rng(1)
+    shapes = (8, 4, 6, 16), (8, groups, 10, 16), (8, groups, 10, 16), (8, 4, 6, 16)
+    *data, cotangent = (jnp.asarray(rng.standard_normal(shape), jnp.float16) for shape in shapes)
+    lengths = rng.integers(1, 11, 8)
+    right = attended(*data, seen_keys(6, lengths, 10), cotangent, scale=0.3)
+    return *on(mesh, spec, *data, cotangent), *on(mesh, jax.P(), jnp.asarray(lengths, jnp.int32)), right
+
+
+@pytest.mark.parametrize("spec", [jax.P("batch", "heads"), jax.P(("batch", "heads")), jax.P("heads", "batch")], ids=str)
+def test_each_device_of_an_explicit_mesh_attends_to_its_rows_and_heads(spec, cudnn):
+    mesh = mesh_of(*EXPLICIT)
+    groups = 2 if mesh.size == 1 or spec != jax.P("heads", "batch") else 4
+    *data, cotangent, lengths, right = call_on(mesh, spec, groups)
+
+    def function(lengths, *data):
+        output, pull = jax.vjp(forms({"lengths": lengths}, jnp.float16), *data)
+        return output, *pull(cotangent)
+
+    program = jax.jit(function).lower(lengths, *data).compile()
+    part = jax.NamedSharding(mesh, spec).shard_shape(data[0].shape)
+    assert cudnn[-1]["queries"] == (part[0], part[2], part[1], part[3])  # cuDNN has heads behind queries
+    assert not re.search(r"all-(gather|reduce|to-all)|collective-permute", str(program.as_text()))
+    for one, other in zip(program(lengths, *data), vars_of(right), strict=True):
+        assert one.sharding.is_equivalent_to(data[0].sharding, 4)
+        np.testing.assert_allclose(np.float64(one), other, rtol=0.01, atol=0.01)
+
+
+@pytest.mark.skipif(jax.device_count() == 1, reason="one device has every row and head")
+@pytest.mark.parametrize(
+    ("kinds", "spec"),
+    [
+        (EXPLICIT, jax.P("batch")),
+        (EXPLICIT, jax.P(None, None, "heads")),
+        ((jax.sharding.AxisType.Auto,) * 2, jax.P("batch", "heads")),
+        ((jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto), jax.P("batch", "heads")),
+    ],
+    ids=["an axis is left", "queries", "Auto", "one Auto"],
+)
+def test_other_divisions_run_plainly(kinds, spec):
+    mesh = mesh_of(*kinds)
+    *data, cotangent, lengths, right = call_on(mesh, jax.P())
+    query, cotangent = on(mesh, spec, data[0], cotangent)
+    key, value = on(mesh, jax.P(*spec[:2]), *data[1:])
+    with jax.set_mesh(mesh), watch_choices() as seen:
+        function = output_and_slopes({"lengths": lengths}, cotangent)
+        found = function(query, key, value)
+    assert {choice.name for choice in seen if choice.case.devices > 1} == {"plain"}
+    for one, other in zip(found, vars_of(right), strict=True):
+        np.testing.assert_allclose(np.float64(one), other, rtol=0.01, atol=0.01)
+
+
+def test_an_array_that_all_devices_add_has_one_gradient():
+    mesh = mesh_of(*EXPLICIT)
+    *data, _, _, _ = call_on(mesh, jax.P("batch", "heads"))
+    (added,) = on(mesh, jax.P(), jnp.ones((1, 4, 6, 10), jnp.float16))
+
+    def slope(form, dtype, *data):
+        def loss(added, *data):
+            output = forms({"added": [added]}, dtype, form)(*(x.astype(dtype) for x in data))
+            return (output.astype(np.float32) ** 2).sum()
+
+        with jax.set_mesh(mesh):
+            return jax.jit(jax.grad(loss))(added.astype(dtype), *data)
+
+    flash, plain = slope("flash_attention", jnp.float16, *data), slope("plain", jnp.float32, *data)
+    np.testing.assert_allclose(np.float32(flash), np.float32(plain), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "spec", [jax.P(None, "batch", "heads"), jax.P("batch", None, "heads"), jax.P("heads")], ids=str
+)
+def test_vmap_and_second_derivatives_on_an_explicit_mesh(spec):
+    mesh = mesh_of(*EXPLICIT)
+    rng = np.random.default_rng(2)
+    values = [jnp.asarray(rng.standard_normal((4, 8, 4, 6, 16)), jnp.float16) for _ in range(3)]
+
+    def slopes(query, key, value):
+        function = forms({}, jnp.float16)
+        loss = lambda query: (function(query, key, value).astype(np.float32) ** 2).sum()  # noqa: E731
+        return jax.jvp(jax.grad(loss), (query,), (query,))[1]
+
+    right = jax.jit(jax.vmap(slopes))(*values)
+    with jax.set_mesh(mesh):
+        found = jax.jit(jax.vmap(slopes))(*on(mesh, spec, *values))
+    np.testing.assert_allclose(np.float32(found), np.float32(right), rtol=0.02, atol=0.02)
 
 
 def test_forward_and_second_derivatives_are_those_of_the_plain_form():

@@ -11,8 +11,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
+from jax.sharding import PartitionSpec
 
 from .attention_steps import attention_steps
+from .programs.partition import divide
 from .programs.primitive import Move, by_target
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .values.accumulation_types import narrow_apart
@@ -113,7 +115,24 @@ def attend(
     # An int is known while tracing, where a variant is chosen: cuDNN knows causal masks only from key 0 on.
     if isinstance(starts, int):
         numbers["starts"], arrays["starts"] = starts, None
-    return _operation(numbers, dtype, Seen(**arrays), (query, key, value, *added))
+    return _on_each_device(partial(_operation, numbers, dtype), Seen(**arrays), (query, key, value, *added))
+
+
+def _on_each_device(operation: Callable[..., jax.Array], seen: Seen, data: Sequence[jax.Array]) -> jax.Array:
+    """The operation on each device, of its rows of the batch and its heads, if an Explicit mesh divides only those.
+
+    A query needs no other row and no other head, so the program of a device is one of a single device. Queries
+    (8, 16, 512, 64) that are sharded as ("batch", "heads") over 4 x 2 devices are (2, 8, 512, 64) on each.
+    """
+    spec = PartitionSpec(*jax.typeof(data[0]).sharding.spec[:2], None, None)
+    arrays = (seen, tuple(data))
+
+    def part(x: jax.Array) -> PartitionSpec:  # of one row or head, which every device has; lengths have one dimension
+        return PartitionSpec(*(axes if n != 1 else None for axes, n in zip(spec, x.shape, strict=False)))
+
+    are_alike = all(jax.typeof(x).sharding.spec == part(x) for x in data[:3])
+    divided = divide(operation, arrays, jax.tree.map(part, arrays), spec) if are_alike else None
+    return (divided or operation)(*arrays)
 
 
 def _operation(numbers: Mapping[str, Any], dtype: Any, seen: Seen, data: Sequence[jax.Array]) -> jax.Array:

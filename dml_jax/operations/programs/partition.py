@@ -135,6 +135,39 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     return alone
 
 
+def divide(function: Callable[..., Any], arrays: Any, parts: Any, result: PartitionSpec) -> Callable[..., Any] | None:
+    """`function` on each device, of its parts, as a jax.shard_map, if no device needs to send any; else None.
+
+    Other than `on_each_device`, it is divided while it is traced, and has the derivatives of the function.
+
+    Args:
+      function: of arrays.
+      arrays: its arguments, on an Explicit mesh all axes of which the result is sharded over. Derivatives of second
+        order fail where it is over some of them.
+      parts: how each device has them.
+      result: how it is sharded.
+    """
+    meshes = (jax.typeof(x).sharding.mesh for x in jax.tree.leaves(arrays))
+    mesh = next((mesh for mesh in meshes if not mesh.empty), AbstractMesh((), ()))
+    free = {axis: size for axis, size in mesh.shape.items() if axis not in mesh.manual_axes}
+    types = {kind for axis, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if axis in free}
+    if types != {AxisType.Explicit} or not {axis for axis, size in free.items() if size > 1} <= _axes(result):
+        return None
+
+    def is_there(x: jax.Array, part: PartitionSpec) -> bool:
+        return all(own in (None, axes) for own, axes in zip(jax.typeof(x).sharding.spec, part, strict=True))
+
+    if not all(jax.tree.leaves(jax.tree.map(is_there, arrays, parts))):
+        return None
+
+    def divided(*arrays: Any) -> Any:
+        placed = jax.tree.map(lambda x, part: jax.sharding.reshard(x, NamedSharding(mesh, part)), arrays, parts)
+        of_parts = jax.shard_map(function, mesh=mesh, in_specs=parts, out_specs=result, axis_names=frozenset(free))
+        return of_parts(*placed)
+
+    return divided
+
+
 def move_on_each_device(form: Callable[..., jax.Array], shards: Shards) -> Callable[..., jax.Array]:
     """`form`, of None and the operands in their order; see `on_each_device`."""
     specs, output = list(shards.operands.values()), shards.output

@@ -519,7 +519,7 @@ def test_a_type_of_newer_versions_names_the_opset_that_has_it():
     with pytest.raises(OnnxError, match=cure):
         run_node(node, [x, w], opset=20)
     assert run_node(node, [x, w], opset=22)[0].dtype == jnp.bfloat16
-    with pytest.raises(OnnxError, match="but it is int8$"):  # of no version
+    with pytest.raises(OnnxError, match=r"but it is int8$"):  # of no version
         run_node(node, [x.astype(np.int8), w], opset=20)
 
 

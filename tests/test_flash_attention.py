@@ -183,9 +183,9 @@ def test_vmap_is_more_rows_of_the_batch(axes):
 # On a mesh.
 
 
-def mesh_of(*kinds):
+def mesh_of(*kinds, shape=None):
     devices = jax.devices()
-    shape = (len(devices) // 2, 2) if len(devices) > 1 else (1, 1)
+    shape = shape or ((len(devices) // 2, 2) if len(devices) > 1 else (1, 1))
     return jax.make_mesh(shape, ("batch", "heads"), axis_types=kinds, devices=devices[: shape[0] * shape[1]])
 
 
@@ -269,8 +269,9 @@ def test_an_array_that_all_devices_add_has_one_gradient():
 @pytest.mark.parametrize(
     "spec", [jax.P(None, "batch", "heads"), jax.P("batch", None, "heads"), jax.P("heads")], ids=str
 )
-def test_vmap_and_second_derivatives_on_an_explicit_mesh(spec):
-    mesh = mesh_of(*EXPLICIT)
+@pytest.mark.parametrize("is_flat", [False, True], ids=["", "of one row of devices"])
+def test_vmap_and_second_derivatives_on_an_explicit_mesh(spec, is_flat):
+    mesh = mesh_of(*EXPLICIT, shape=(1, min(jax.device_count(), 4)) if is_flat else None)
     rng = np.random.default_rng(2)
     values = [jnp.asarray(rng.standard_normal((4, 8, 4, 6, 16)), jnp.float16) for _ in range(3)]
 

@@ -149,9 +149,9 @@ def divide(function: Callable[..., Any], arrays: Any, parts: Any, result: Partit
     """
     meshes = (jax.typeof(x).sharding.mesh for x in jax.tree.leaves(arrays))
     mesh = next((mesh for mesh in meshes if not mesh.empty), AbstractMesh((), ()))
-    free = {axis: size for axis, size in mesh.shape.items() if axis not in mesh.manual_axes}
-    types = {kind for axis, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if axis in free}
-    if types != {AxisType.Explicit} or not {axis for axis, size in free.items() if size > 1} <= _axes(result):
+    free = frozenset(mesh.axis_names).difference(mesh.manual_axes)
+    kinds = {kind for axis, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if axis in free}
+    if kinds != {AxisType.Explicit} or not free <= _axes(result):
         return None
 
     def is_there(x: jax.Array, part: PartitionSpec) -> bool:
@@ -162,7 +162,7 @@ def divide(function: Callable[..., Any], arrays: Any, parts: Any, result: Partit
 
     def divided(*arrays: Any) -> Any:
         placed = jax.tree.map(lambda x, part: jax.sharding.reshard(x, NamedSharding(mesh, part)), arrays, parts)
-        of_parts = jax.shard_map(function, mesh=mesh, in_specs=parts, out_specs=result, axis_names=frozenset(free))
+        of_parts = jax.shard_map(function, mesh=mesh, in_specs=parts, out_specs=result, axis_names=free)
         return of_parts(*placed)
 
     return divided

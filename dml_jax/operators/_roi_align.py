@@ -27,6 +27,7 @@ from ._roi_rules import (
     Regions,
     ScaleX,
     ScaleY,
+    at_most_32768,
     height_and_width,
     since,
     struct_rules,
@@ -62,10 +63,12 @@ RULES = (
     custom("one_per_region(batch_indices)", "{batch_indices}.{sizes} must be (R,), as of {rois}", _uncounted),
     height_and_width("output_sizes"),
     each_at_least("output_sizes", 1),
+    at_most_32768("output_sizes"),
     height_and_width("spatial_scales"),
     one_of("function", ("average", "max")),
     MODE,
     at_least("minimum_samples", 1),
+    at_most_32768("minimum_samples"),
     custom("at_least(maximum_samples)", "{maximum_samples} must be at least {minimum_samples}", _less),
 )
 
@@ -108,7 +111,7 @@ def roi_align(
       input: (N, C, H, W), floats of any width, with 0 among them.
       rois: (R, 4), the dtype of `input`: x1, y1, x2, y2 of each region.
       batch_indices: (R,), any integer dtype: in which picture each region lies, in [0, N). Others are undefined.
-      output_sizes: height and width of the output, at least 1.
+      output_sizes: height and width of the output, from 1 to 32768.
       function: of the samples of an element: "average" or "max".
       mode: how samples are read: "linear" between four pixels, or "nearest", of two as near the one before.
       spatial_scales: the factors of y and of x coordinates.
@@ -116,7 +119,7 @@ def roi_align(
       output_pixel_offset: how far samples lie before the start of their part of the region.
       out_of_bounds_value: value of a sample more than 1 before the first pixel or after the last one; nearer ones read
         that pixel.
-      minimum_samples: of an element along each dimension; at least 1.
+      minimum_samples: of an element along each dimension; from 1 to 32768.
       maximum_samples: as `minimum_samples`; None, or more, for as many as a region as large as the picture needs.
       align_corners: whether the first and the last sample lie on the corners: the length is divided by width * n - 1,
         and where that is 0, the sample lies in the middle.

@@ -19,7 +19,7 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.size_and_scale_bias import Size2D
 from ..operations.min_max import extreme
 from ..operations.values.accumulation_types import narrow_apart, wide_type
-from ._roi_rules import PICTURES, height_and_width
+from ._roi_rules import PICTURES, at_most_32768, height_and_width
 
 __all__ = ["RoiPoolingDesc", "roi_pooling"]
 
@@ -39,6 +39,7 @@ RULES = (
     custom("corners(rois)", "{rois}.{sizes} must be (R, 5)", _no_regions),
     height_and_width("output_sizes"),
     each_at_least("output_sizes", 1),
+    at_most_32768("output_sizes"),
 )
 
 
@@ -67,7 +68,7 @@ def roi_pooling(
       input: (N, C, H, W), floats of any width, with 0 among them.
       rois: (R, 5), the dtype of `input`: the picture of each region, in [0, N), and x1, y1, x2, y2. Other pictures are
         undefined.
-      output_sizes: height and width of the grid, at least 1.
+      output_sizes: height and width of the grid, from 1 to 32768.
       spatial_scale: the factor of coordinates.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 

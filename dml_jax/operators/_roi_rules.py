@@ -31,6 +31,16 @@ def height_and_width(name: str) -> Rule:
     return custom(f"height_and_width({name})", f"{{{name}}} must be two numbers, of height and width", broken_by)
 
 
+def at_most_32768(name: str) -> Rule:
+    """Returns the rule of sizes and counts, products of two of which must be integers of 32 bits."""
+
+    def broken_by(x: Operands) -> str | None:
+        value = x[name]
+        return None if max(value if isinstance(value, tuple) else (value,)) <= 2**15 else f"it is {value}"
+
+    return custom(f"at_most_32768({name})", f"{{{name}}} must be at most 32768", broken_by)
+
+
 # Fields of structs.
 
 Regions = Annotated[Input, "(R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region."]

@@ -40,6 +40,8 @@ BREAKS = {
     "one_per_region(batch_indices)": {"batch_indices": np.int32([0, 1])},
     "height_and_width(output_sizes)": {"output_sizes": (2,)},
     "each_at_least(output_sizes, 1)": {"output_sizes": (2, 0)},
+    "at_most_32768(output_sizes)": {"output_sizes": (2**40, 1)},
+    "at_most_32768(minimum_samples)": {"minimum_samples": 2**40},
     "height_and_width(spatial_scales)": {"spatial_scales": (1,)},
     "one_of(function)": {"function": "sum"},
     "one_of(mode)": {"mode": "cubic"},

@@ -54,6 +54,7 @@ BREAKS = {
     "corners(rois)": {"rois": REGIONS[:, :4]},
     "height_and_width(output_sizes)": {"output_sizes": (2,)},
     "each_at_least(output_sizes, 1)": {"output_sizes": (2, 0)},
+    "at_most_32768(output_sizes)": {"output_sizes": (2**40, 1)},
 }
 VARIANTS = {
     "scaled": {"spatial_scale": 0.5, "output_sizes": (3, 1)},

@@ -253,11 +253,10 @@ def one_per_dimension(attribute: str, operand: str) -> Rule:
 
 
 def each_at_least(attribute: str, least: int) -> Rule:
-    """Every number of the attribute is at least `least`."""
+    """Every number of the attribute is at least `least`, also if it is symbolic, as in jax.export."""
 
     def broken_by(x: Operands) -> Fact:
-        known = [n for n in x[attribute] if isinstance(n, int)]  # others are symbolic, as in jax.export
-        return None if min(known, default=least) >= least else f"they are {x[attribute]}"
+        return None if all(n >= least for n in x[attribute]) else f"they are {x[attribute]}"
 
     return Rule(
         f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by

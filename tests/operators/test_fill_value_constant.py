@@ -231,6 +231,12 @@ def test_symbolic_sizes():
     assert_same_bits(call(np.ones((3, 2), np.float32)), np.full((3, 2), 4, np.float32))
 
 
+def test_a_symbolic_size_that_may_be_negative():
+    spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b"), np.float32)
+    with pytest.raises(ConstraintError, match="every one of sizes must be at least 0, but a size is symbolic"):
+        jax.eval_shape(lambda x: fill_value_constant((x.shape[0] - 2,), 1, np.float32), spec)
+
+
 # Meshes.
 
 

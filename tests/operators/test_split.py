@@ -156,6 +156,19 @@ def test_empty_parts():
 # Transformations.
 
 
+def test_a_symbolic_part_is_known_not_to_be_negative():
+    """Of b - 2 rows JAX knows it if it knows that there are two."""
+
+    def two_and_others(*constraints):
+        specs = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 3", constraints=constraints), np.float32)
+        return jax.export.export(jax.jit(lambda x: split(x, (2, x.shape[0] - 2), axis=0)))(specs)
+
+    x = np.arange(15, dtype=np.float32).reshape(5, 3)
+    assert_is(two_and_others("b >= 2").call(x), [x[:2], x[2:]])
+    with pytest.raises(ConstraintError, match=r"sizes must be at least 0, but a size is symbolic: .* 'b - 2' >= '0'"):
+        two_and_others()
+
+
 def test_gradients_are_the_cotangents_behind_each_other():
     weights = numbered((4, 6))
     ours = split(weights, (2, 1, 3), 1)

@@ -11,7 +11,7 @@ from ..core.structs.computation import Computation
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, Faults
-from .json_fields import get, integer, look_up, only
+from .json_fields import binding_fields, get, integer, look_up, only
 from .nchw_images import PICTURES, picture_shape
 from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch
 from .onnx_models import OnnxModel
@@ -131,11 +131,7 @@ _MISPLACED = {
 def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     if json is None:
         raise ConstraintError("it is not bound")
-    if isinstance(json, list):
-        if len(json) != 1:
-            raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
-        json = json[0]
-    json = {"name": json} if isinstance(json, str) else as_object("a binding", json)
+    json = binding_fields(json)
     only(json, ("name", "elementCount", "elementOffset", "elementSizeInBytes", *_OF_OTHERS))
     name = get(json, "name", str)
     buffer = look_up("resource", name, buffers)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..core.json_fields import refuse_unknown, shown
+from ..core.json_fields import as_object, refuse_unknown, shown
 from ..errors import ConstraintError, Faults, SkippedError, suggestion
 
 UINT64_MAX = 2**64 - 1
@@ -37,6 +37,15 @@ def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: in
     if not least <= value <= UINT64_MAX:
         raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")
     return value
+
+
+def binding_fields(json: Any) -> Mapping[str, Any]:
+    """Returns the fields of a binding, which may be in a list of one, or the name of a buffer alone."""
+    if isinstance(json, list):
+        if len(json) != 1:
+            raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
+        json = json[0]
+    return {"name": json} if isinstance(json, str) else as_object("a binding", json)
 
 
 def look_up(what: str, name: Any, known: Mapping[str, Any]) -> Any:

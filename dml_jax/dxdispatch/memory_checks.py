@@ -8,13 +8,9 @@ from ..core.memory_checks import check_bytes, device_limit, gib
 from ..core.tensors.tensor_desc import span_bytes
 from ..errors import ConstraintError
 from ..graphs.working_set import working_set
-from .commands import Command, Dispatchable, WriteFile
+from .commands import Buffers, Command, Dispatchable, Dispatchables, WriteFile
 from .onnx_models import OnnxModel
 from .output_files import encoding_bytes
-from .resources import Buffer
-
-Buffers = Mapping[str, Buffer | None]
-Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
 
 
 def check_memory(

@@ -106,13 +106,10 @@ def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
     for section in ("resources", "dispatchables"):
         with faults.at():
             root[section] = as_object(repr(section), json.get(section, {}))
-    if json:
-        with faults.at():
-            root["commands"] = get(json, "commands", list, [])
-            if not root["commands"]:
-                raise ConstraintError("'commands' is missing or empty: the model does nothing")
-    elif not faults.errors:
-        faults.add(ConstraintError("'commands' is missing or empty: the model does nothing"))
+    with faults.at():
+        root["commands"] = get(json, "commands", list, [])
+        if not root["commands"] and (json or not faults.errors):  # else nothing is known of them
+            raise ConstraintError("'commands' is missing or empty: the model does nothing")
     return root
 
 

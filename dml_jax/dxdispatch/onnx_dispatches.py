@@ -13,7 +13,7 @@ from ..core.json_fields import as_object, shown
 from ..core.tensors.data_type import DataType
 from ..core.tensors.int4_packing import as_elements
 from ..errors import ConstraintError, Faults
-from .json_fields import get, integer, look_up, only
+from .json_fields import binding_fields, get, integer, look_up, only
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
@@ -148,11 +148,7 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
 
 def _read_binding(json: Any) -> tuple[str, tuple[int, ...]]:
     """Returns the name of the buffer and the shape, which is () if the binding gives none."""
-    if isinstance(json, list):
-        if len(json) != 1:
-            raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
-        json = json[0]
-    json = {"name": json} if isinstance(json, str) else as_object("a binding", json)
+    json = binding_fields(json)
     only(json, ("name", "shape", "elementOffset", "elementCount", "elementSizeInBytes", "elementStride", "format"))
     if integer(json, "elementOffset", 0):
         raise ConstraintError("'elementOffset' must be 0: a tensor of an ONNX model begins where its buffer does")

@@ -1,7 +1,7 @@
 """ONNX's activation functions, by `activate` or jax.nn; narrow floats are rounded once."""
 
 from collections.abc import Callable
-from math import floor, prod
+from math import floor
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from ..operations.softmax import compute_along, hardmax, log_softmax, softmax
 from ..operations.values.accumulation_types import wide_type
 from ..operations.values.elementary_functions import gelu, mish, tanh_gelu
 from ..operators import activate
-from .layout import axis_of
+from .layout import axis_of, flattened_sizes
 from .values import Array, Operators, float_for, on_device
 
 
@@ -70,10 +70,7 @@ def _from(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callab
 
     def flattened(*, axis: int, **arrays: Any) -> jax.Array:
         (x,) = map(on_device, arrays.values())
-        if not -x.ndim <= axis <= x.ndim:
-            raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}], but it is {axis}")
-        at = axis if axis >= 0 else axis + x.ndim
-        rows = x.reshape(prod(x.shape[:at]), prod(x.shape[at:]))
+        rows = x.reshape(flattened_sizes(x.shape, axis))
         return compute_along(lambda x: function(x, (1,)), rows, (1,)).reshape(x.shape)
 
     return flattened

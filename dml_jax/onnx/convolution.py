@@ -81,8 +81,8 @@ def conv_transpose(
     strides, dilations = (per_dimension(name, v, rank) for name, v in (("strides", strides), ("dilations", dilations)))
     columns = zip(x.shape[2:], w.shape[2:], strides, dilations, strict=True)
     sums = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in columns]
-    more = _at_least_0("output_padding", output_padding, rank)
-    edges = padding(auto_pad, _at_least_0("pads", pads, 2 * rank), sums, sums, strides)
+    more = per_dimension("output_padding", output_padding, rank, least=0)
+    edges = padding(auto_pad, per_dimension("pads", pads, 2 * rank, least=0), sums, sums, strides)
     if output_shape is not None or auto_pad.startswith("SAME"):
         same = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
         sizes = same if output_shape is None else per_dimension("output_shape", output_shape, rank)
@@ -139,13 +139,6 @@ def _check_ranks(x: Array, w: Array, kernel_shape: Any) -> None:
 def check_bias(b: Array | None, channels: int) -> None:
     if b is not None and b.shape != (channels,):
         raise ConstraintError(f"b must have a number for each of {channels} channels, but its shape is {b.shape}")
-
-
-def _at_least_0(name: str, value: Any, count: int) -> list[int]:
-    numbers = [0] * count if value is None else list(value)
-    if len(numbers) != count or min(numbers) < 0:
-        raise ConstraintError(f"{name} must be {count} numbers of at least 0, but it is {numbers}")
-    return numbers
 
 
 OPERATORS: Operators = {

@@ -26,6 +26,7 @@ from ..operators._depth_space_rules import OrderName
 from .int64_ranges import Bounded
 from .layout import axis_of, expand, pad, reshape
 from .model_loading import dtype_of
+from .sliding_windows import both_ends
 from .stated_sizes import Maximum
 from .values import Array, Operators, is_narrowed, known_ints, on_device
 
@@ -195,11 +196,10 @@ def col2im(*, input: Array, image_shape: Array, block_shape: Array, **attributes
 
 def sliding(count: int, *, dilations: Any = None, pads: Any = None, strides: Any = None) -> dict[str, Any]:
     """Returns the keywords of `fold` for windows over `count` dimensions."""
-    pads = [0] * 2 * count if pads is None else list(pads)
-    if len(pads) != 2 * count:
-        raise ConstraintError(f"pads must be {2 * count} numbers, two per dimension, but they are {pads}")
+    edges = both_ends(pads, count)
     steps, between = ([1] * count if given is None else list(given) for given in (strides, dilations))
-    return {"strides": steps, "dilations": between, "start_padding": pads[:count], "end_padding": pads[count:]}
+    start, end = ([pair[side] for pair in edges] for side in range(2))
+    return {"strides": steps, "dilations": between, "start_padding": start, "end_padding": end}
 
 
 def number_of(name: str, value: Any, decides: str = "a shape") -> int:

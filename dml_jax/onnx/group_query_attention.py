@@ -19,7 +19,7 @@ from ..operators._attention_formulas import merge_heads, split_heads
 from ..operators._normalization_formulas import mean_of_squares, normalize
 from .contrib_schemas import optional, required, schema
 from .kv_cache import append_keys, check_room, fit_keys
-from .operand_checks import check_bias, check_both, check_shape, check_value, needed
+from .operand_checks import check_bias, check_both, check_head_counts, check_shape, check_value, needed
 from .rotary_embedding import check_caches, rotate
 from .sliding_window_cache import SlidingWindowCache
 from .values import Array, Operators, as_wide, on_device
@@ -200,9 +200,7 @@ def _window(causal: int, size: int) -> tuple[int | None, int | None]:
 
 def _heads(query: Array, key: Array | None, value: Array | None, heads: int, shared: int) -> list[jax.Array]:
     """Returns queries, new keys and new values as (batch, heads, rows, size); one packed tensor has this order."""
-    if shared < 1 or heads < 1 or heads % shared:
-        rule = "num_heads must be a multiple of kv_num_heads, which is at least 1"
-        raise ConstraintError(f"{rule}, but they are {heads} and {shared}")
+    check_head_counts("num_heads", heads, shared)
     check_shape("query", query, (None, None, None))
     check_both(key=key, value=value)
     counts = [heads + 2 * shared] if key is None else [heads, shared, shared]

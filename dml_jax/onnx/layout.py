@@ -99,10 +99,16 @@ def _of_sizes(data: Array, sizes: Sequence[Any]) -> Array:
 
 
 def flatten(*, input: Array, axis: int) -> Array:
-    if not -input.ndim <= axis <= input.ndim:
-        raise ConstraintError(f"axis must be in [{-input.ndim}, {input.ndim}], but it is {axis}")
-    at = axis if axis >= 0 else axis + input.ndim
-    return _of_sizes(input, [prod(input.shape[:at]), prod(input.shape[at:])])
+    return _of_sizes(input, flattened_sizes(input.shape, axis))
+
+
+def flattened_sizes(shape: Sequence[int], axis: int) -> list[int]:
+    """Returns the number of rows and of columns of a matrix whose rows are the dimensions before an axis."""
+    rank = len(shape)
+    if not -rank <= axis <= rank:
+        raise ConstraintError(f"axis must be in [{-rank}, {rank}], but it is {axis}")
+    at = axis if axis >= 0 else axis + rank
+    return [prod(shape[:at]), prod(shape[at:])]
 
 
 def transpose(*, data: Array, perm: Any = None) -> Array:

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import ConstraintError
 from ..operations.values.accumulation_types import narrow_apart
 from ..operators._attention_formulas import merge_heads, split_heads
-from .operand_checks import check_shape, check_value, needed, refuse
+from .operand_checks import check_head_counts, check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide
 
 # By the rule of an update: whether the state decays, and whether its answer to a key is taken off the new value.
@@ -81,9 +80,7 @@ def _check_rule(update_rule: str, **operands: Array | None) -> None:
 
 def _head_sizes(query: Array, key: Array, value: Array, heads: int, shared: int) -> tuple[int, int]:
     """Checks queries, keys and values, (batch, rows, heads * size); returns the sizes of a head's key and value."""
-    if shared < 1 or heads < 1 or heads % shared:
-        rule = "q_num_heads must be a multiple of kv_num_heads, which is at least 1"
-        raise ConstraintError(f"{rule}, but they are {heads} and {shared}")
+    check_head_counts("q_num_heads", heads, shared)
     check_shape("query", query, (None, None, None))
     batch, rows, width = query.shape
     size = width // heads

@@ -52,6 +52,17 @@ def check_both(**operands: Any) -> None:
         raise ConstraintError(f"{' and '.join(operands)} must be given together, but {missing[0]} is missing")
 
 
+def check_head_counts(name: str, heads: int, shared: int) -> None:
+    """Compares the number of the queries' heads, the attribute `name`, with that of the keys, `kv_num_heads`.
+
+    Raises:
+      ConstraintError: the keys have none, or their heads do not serve equally many of the queries'.
+    """
+    if shared < 1 or heads < 1 or heads % shared:
+        rule = f"{name} must be a multiple of kv_num_heads, which is at least 1"
+        raise ConstraintError(f"{rule}, but they are {heads} and {shared}")
+
+
 def check_bias(bias: Any, sizes: Sequence[int]) -> None:
     """Compares the first three sizes of attention_bias with the batch, the heads and the queries.
 

@@ -20,40 +20,17 @@ from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, as_wide, on_device
 
 
-def max_pool(
-    *,
-    x: Array,
-    kernel_shape: Any,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    storage_order: int = 0,
-    strides: Any = None,
-    count: int = 1,
-) -> Any:
+def max_pool(*, x: Array, storage_order: int = 0, count: int = 1, **given: Any) -> Any:
     """MaxPool; of equal elements the first one counts, and NaN is greater than every number."""
-    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    windows = _check_counts(declared, auto_pad, ceil_mode)
+    _, windows = _windows(x, **given)
     data = on_device(x)
     y = _on_mesh("MaxPool", lambda x: max_pool_windows(x, windows), data)
     return y if count == 1 else (y, _indices(data, windows, storage_order))
 
 
-def average_pool(
-    *,
-    x: Array,
-    kernel_shape: Any,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Array:
+def average_pool(*, x: Array, count_include_pad: int = 0, **given: Any) -> Array:
     """AveragePool; with `count_include_pad` the zeros of the padding count too."""
-    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    windows = _check_counts(declared, auto_pad, ceil_mode)
+    declared, windows = _windows(x, **given)
 
     def average(x: jax.Array) -> jax.Array:
         total = _sum(as_wide(x), windows)
@@ -65,19 +42,8 @@ def average_pool(
     return _on_mesh("AveragePool", average, on_device(x))
 
 
-def lp_pool(
-    *,
-    x: Array,
-    kernel_shape: Any = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    p: float = 2,
-    pads: Any = None,
-    strides: Any = None,
-) -> Array:
-    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    windows = _check_counts(declared, auto_pad, ceil_mode)
+def lp_pool(*, x: Array, p: float = 2, **given: Any) -> Array:
+    _, windows = _windows(x, **given)
     return operators.lp_pooling(on_device(x), [w.window for w in windows], p=p, **_options(windows))
 
 
@@ -100,17 +66,31 @@ def _spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-def _check_counts(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
-    """Returns the windows for a number of outputs; padding by `auto_pad` is rounded already."""
-    rounded = [rounded_up(w) if ceil_mode and auto_pad == "NOTSET" else w for w in windows]
+# Arguments about windows.
+
+
+def _windows(
+    x: Array,
+    *,
+    kernel_shape: Any = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> tuple[list[Windows], list[Windows]]:
+    """Returns the windows as a node states them, and for a number of outputs; padding by `auto_pad` is rounded already.
+
+    Raises:
+      ConstraintError: a window does not fit, or as `windows_of`.
+    """
+    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
+    rounded = [rounded_up(w) if ceil_mode and auto_pad == "NOTSET" else w for w in declared]
     for d, w in enumerate(rounded):
         if w.size < 1 or w.count < 1:
             rule = "every window must fit into its padded dimension, which must have elements"
             raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {w.span} of {w.padded}")
-    return rounded
-
-
-# Arguments about windows.
+    return declared, rounded
 
 
 def _options(windows: Sequence[Windows]) -> Any:

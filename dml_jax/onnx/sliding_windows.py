@@ -41,24 +41,28 @@ def rounded_up(windows: Windows) -> Windows:
     return replace(windows, end=max(end, 0))
 
 
-def per_dimension(name: str, value: Any, rank: int) -> list[int]:
-    """Returns a number of at least 1 per dimension; 1 if none is given."""
-    numbers = [1] * rank if value is None else list(value)
-    if len(numbers) != rank or min(numbers) < 1:
-        raise ConstraintError(f"{name} must be {rank} numbers of at least 1, but it is {numbers}")
+def per_dimension(name: str, value: Any, rank: int, least: int = 1) -> list[int]:
+    """Returns a number of at least `least` per dimension; `least` if none is given."""
+    numbers = [least] * rank if value is None else list(value)
+    if len(numbers) != rank or min(numbers) < least:
+        raise ConstraintError(f"{name} must be {rank} numbers of at least {least}, but it is {numbers}")
     return numbers
+
+
+def both_ends(pads: Any, rank: int) -> list[tuple[int, int]]:
+    """Returns the padding before and after each dimension; 0 if none is given."""
+    pads = [0] * 2 * rank if pads is None else list(pads)
+    if len(pads) != 2 * rank:
+        raise ConstraintError(f"pads must be {2 * rank} numbers, two per dimension, but they are {pads}")
+    return list(zip(pads[:rank], pads[rank:], strict=True))
 
 
 def padding(
     mode: str, pads: Any, sizes: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Returns the padding before and after each dimension; a window reaches `reach` elements beyond its first."""
-    rank = len(reach)
     if mode == "NOTSET":
-        pads = [0] * 2 * rank if pads is None else list(pads)
-        if len(pads) != 2 * rank:
-            raise ConstraintError(f"pads must be {2 * rank} numbers, two per dimension, but they are {pads}")
-        return list(zip(pads[:rank], pads[rank:], strict=True))
+        return both_ends(pads, len(reach))
     if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID"):
         raise ConstraintError(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, but it is {mode!r}")
     totals = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]

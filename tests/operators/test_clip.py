@@ -25,6 +25,7 @@ from dml_jax import (
 )
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
+from operators.test_identity import fill
 from operators.test_identity import oracle as scaled
 
 pytestmark = pytest.mark.device
@@ -58,13 +59,6 @@ VARIANTS = {
 
 
 # The structs.
-
-
-def fill(rng, port, tensor, count):
-    """Floats that are multiplied and added up without an error; integers of all bits."""
-    if tensor.dtype.kind != "f":
-        return None
-    return ((2 * rng.integers(-100, 100, count) + 1) / 16).astype(tensor.dtype)  # none is 0, whose sign devices decide
 
 
 PAIRS = [None, None, (-1, 0), (3, 7), (0.5, 0), (1, -40)]

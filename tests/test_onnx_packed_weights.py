@@ -16,8 +16,9 @@ from dml_jax import use_form
 from dml_jax.lowering.cpu import packed_weights as cpu
 from dml_jax.onnx import to_jax
 from dml_jax.operations.packed_product import multiply_packed
+from dml_jax.operations.programs.variant_selection import watch_choices
 
-# Weights of 4 MiB and more in float32, whose products run a variant on a CPU.
+# Weights of 4 MiB and more in float32, whose products with many rows run a variant on a CPU.
 K, N, BLOCK = 1120, 1040, 32
 FEW, MANY = 2, 5
 
@@ -158,6 +159,18 @@ def test_a_table_of_blocks_stays_packed():
 
 
 # The variants of a CPU, and plain.
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "chosen"), [(FEW, 256, {"packed_weights"}), (MANY, 256, set()), (MANY, N, {"packed_weights"})]
+)
+def test_few_rows_are_multiplied_in_one_pass(count, n, chosen):
+    """By constants, on CPUs; many rows where the weights are 4 MiB of float32 and more."""
+    packed, scales, zeros = operands(Weights(6, ml_dtypes.uint4, n=n))
+    with watch_choices() as seen:
+        traced = jax.jit(lambda x: multiply_packed(x, packed, scales, zeros, bits=4)).trace(rows(count))
+        traced.lower(lowering_platforms=("cpu",))
+    assert {choice.name for choice in seen} - {"plain"} == chosen
 
 
 def operands(weights):

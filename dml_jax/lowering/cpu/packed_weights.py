@@ -13,7 +13,7 @@ multiplied with tiles of unpacked weights.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from math import gcd
+from math import gcd, prod
 from operator import add
 from typing import Any
 
@@ -30,6 +30,7 @@ from ...operations.programs.variant_selection import Variant
 from .machine import FRESH
 
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
+SHORT = 8  # steps: a loop of so few gains less than it takes to begin
 LANES = 16  # bytes side by side that one step reads of a column
 TURNS = 8  # of one step: a cache line and more of every column
 TILE_BYTES = 2**21  # of unpacked weights, which stay in a cache until they are multiplied
@@ -177,10 +178,12 @@ def _multiply_tiles(case: PackedProductCase, packed: Any, rows: jax.Array, *para
 
 
 def _pays(case: PackedProductCase) -> bool:
-    """Whether unpacked weights fill a cache.
+    """Few rows by constants, as XLA may compute a row again for each column; else if unpacked weights fill a cache.
 
     More than the C library keeps are written to new pages. Fewer take less time to write than many rows to multiply.
     """
+    if case.known and case.has_few_rows and prod(case.packed.shape[1:]) > SHORT * STEP:
+        return True
     is_large = case.weight_bytes > 2 * TILE_BYTES
     return case.weight_bytes > FRESH or (is_large and case.rows.shape[0] <= THIN)
 

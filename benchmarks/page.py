@@ -100,7 +100,7 @@ SPEED = (
     ("gradients of `gather`, uniform ids", "gradients", "gather .*uniform"),
     ("the same with ids after Zipf's law, such as words", "gradients", "gather .*Zipf"),
     ("eager calls on 1 KB, whose arguments are checked", "calls", "."),
-    ("whole ONNX networks of float16, beside torch.compile", "networks", ".*float16"),
+    ("whole ONNX networks of 16-bit floats, beside torch.compile", "networks", ".*float16"),
 )
 PEERS = {"networks": "torch.compile"}  # of other rows jax.numpy
 COLUMNS = {"h100": "on an NVIDIA H100", "cpu": "on two CPU cores"}

@@ -41,11 +41,11 @@ BREAKS = {
     "height_and_width(output_sizes)": {"output_sizes": (2,)},
     "each_at_least(output_sizes, 1)": {"output_sizes": (2, 0)},
     "at_most_32768(output_sizes)": {"output_sizes": (2**40, 1)},
-    "at_most_32768(minimum_samples)": {"minimum_samples": 2**40},
     "height_and_width(spatial_scales)": {"spatial_scales": (1,)},
     "one_of(function)": {"function": "sum"},
     "one_of(mode)": {"mode": "cubic"},
     "at_least(minimum_samples, 1)": {"minimum_samples": 0},
+    "at_most_32768(minimum_samples)": {"minimum_samples": 2**40},
     "at_least(maximum_samples)": {"minimum_samples": 2, "maximum_samples": 1},
 }
 VARIANTS = {

@@ -69,13 +69,14 @@ class Node:
         for i, value in enumerate(values):
             if value is None:
                 continue
-            parameter = self.schema.inputs[min(i, len(self.schema.inputs) - 1)]
+            at = min(i, len(self.schema.inputs) - 1)
+            parameter = self.schema.inputs[at]
             variable, actual = parameter.type_str, type_text(value)
             names = accepted.get(variable, [variable])
             if actual not in names and f"optional({actual})" not in names:  # an optional with an element is the element
                 texts = ", ".join(_element_type(n) for n in names if n.startswith("tensor")) or ", ".join(names)
                 version = f"{self.op_type}-{self.schema.since_version}"
-                fact = f"it is {_element_type(actual)}{self._cure(min(i, len(self.schema.inputs) - 1), actual)}"
+                fact = f"it is {_element_type(actual)}{self._cure(at, actual)}"
                 raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but {fact}")
             if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
                 rule = f"inputs that share type variable {variable} must have the same type"
@@ -86,7 +87,7 @@ class Node:
         if self.schema.domain:
             return ""
         newest = defs.get_schema(self.schema.name)
-        if actual not in newest.inputs[min(index, len(newest.inputs) - 1)].types:
+        if not any(actual in parameter.types for parameter in newest.inputs[index : index + 1]):  # Tile has fewer now
             return ""
         return f", which {self.op_type}-{newest.since_version} takes: export with opset {newest.since_version} or newer"
 

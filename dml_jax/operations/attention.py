@@ -14,7 +14,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.sharding import PartitionSpec
 
 from .attention_steps import attention_steps
-from .programs.partition import divide
+from .programs.partition import shard_mapped
 from .programs.primitive import Move, by_target
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .values.accumulation_types import narrow_apart
@@ -131,8 +131,9 @@ def _on_each_device(operation: Callable[..., jax.Array], seen: Seen, data: Seque
         return PartitionSpec(*(axes if n != 1 else None for axes, n in zip(spec, x.shape, strict=False)))
 
     are_alike = all(jax.typeof(x).sharding.spec == part(x) for x in data[:3])
-    divided = divide(operation, arrays, jax.tree.map(part, arrays), spec) if are_alike else None
-    return (divided or operation)(*arrays)
+    if are_alike:
+        operation = shard_mapped(operation, arrays, jax.tree.map(part, arrays), spec)
+    return operation(*arrays)
 
 
 def _operation(numbers: Mapping[str, Any], dtype: Any, seen: Seen, data: Sequence[jax.Array]) -> jax.Array:

@@ -135,10 +135,10 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     return alone
 
 
-def divide(function: Callable[..., Any], arrays: Any, parts: Any, result: PartitionSpec) -> Callable[..., Any] | None:
-    """`function` on each device, of its parts, as a jax.shard_map, if no device needs to send any; else None.
+def shard_mapped(function: Callable[..., Any], arrays: Any, parts: Any, result: PartitionSpec) -> Callable[..., Any]:
+    """`function` as a jax.shard_map of each device's parts, if no device needs to send any; else as it is.
 
-    Other than `on_each_device`, it is divided while it is traced, and has the derivatives of the function.
+    Unlike `on_each_device`, it is divided while it is traced, and has the derivatives of the function.
 
     Args:
       function: of arrays.
@@ -152,13 +152,13 @@ def divide(function: Callable[..., Any], arrays: Any, parts: Any, result: Partit
     free = frozenset(mesh.axis_names).difference(mesh.manual_axes)
     kinds = {kind for axis, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if axis in free}
     if kinds != {AxisType.Explicit} or not free <= _axes(result):
-        return None
+        return function
 
     def is_there(x: jax.Array, part: PartitionSpec) -> bool:
         return all(own in (None, axes) for own, axes in zip(jax.typeof(x).sharding.spec, part, strict=True))
 
     if not all(jax.tree.leaves(jax.tree.map(is_there, arrays, parts))):
-        return None
+        return function
 
     def divided(*arrays: Any) -> Any:
         placed = jax.tree.map(lambda x, part: jax.sharding.reshard(x, NamedSharding(mesh, part)), arrays, parts)

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from ..errors import ConstraintError
 from ..operations.values.accumulation_types import narrow_apart
 from ..operators import cast
-from ..operators._quantization import dequantize, quotient, shifted
+from ..operators._quantization import dequantize, integers_of, quotient, shifted
 from .cast import cast as onnx_cast
 from .contrib_schemas import optional, schema
 from .layout import axis_of
@@ -39,9 +39,8 @@ def quantize_linear(
     scale, zero_point = aligned(x, y_scale, y_zero_point, axis, block_size)
     operands = (cast(lax.stop_gradient(on_device(operand)), divided) for operand in (x, scale))
     steps = cast(quotient(*operands), divided).astype(np.float32)
-    zero_point = None if zero_point is None else on_device(zero_point)
     if jnp.issubdtype(target, jnp.integer):
-        return cast(shifted(jnp.round(steps), zero_point), target)
+        return integers_of(steps, zero_point, target)
     to = helper.np_dtype_to_tensor_dtype(target)
     return jnp.asarray(onnx_cast(input=shifted(steps, zero_point), to=to, saturate=saturate))
 
@@ -70,9 +69,10 @@ def quantization_of(
 
 
 def floats_of(q: Array, scale: Array, zero_point: Array | None, dtype: Any) -> jax.Array:
-    """Dequantises in float32, and rounds once."""
-    offset = None if zero_point is None else on_device(zero_point)
-    return narrow_apart(dequantize(on_device(q), on_device(scale), offset), dtype)
+    """Dequantises in float32, and rounds once; constants in NumPy, as JAX would compile a program for each shape."""
+    if all(isinstance(operand, np.ndarray) for operand in (q, scale, *(() if zero_point is None else (zero_point,)))):
+        return dequantize(q, scale, zero_point).astype(dtype)
+    return narrow_apart(dequantize(on_device(q), scale, zero_point), dtype)
 
 
 def _float_of(name: str, asked: int, default: np.dtype[Any]) -> np.dtype[Any]:

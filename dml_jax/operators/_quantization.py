@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.structs.feature_level_tables import RANK_4, Support
@@ -25,39 +26,66 @@ INTEGERS = tuple(DataType[name] for name in ("INT32", "INT16", "INT8", "UINT32",
 # Arithmetic.
 
 
-def spread(parameter: jax.Array, sizes: Sequence[int]) -> jax.Array:
+def spread(parameter: Any, sizes: Sequence[int]) -> Any:
     """A scale or a zero point that broadcasts to some sizes, at whose right its own are aligned.
 
     Along a dimension it has one number for all elements, one for each, or one for each block: of 6 elements those of
-    [10, 20] are [10, 10, 10, 20, 20, 20].
+    [10, 20] are [10, 10, 10, 20, 20, 20]. An array of NumPy stays one.
     """
     aligned = parameter.reshape(right_aligned(parameter.shape, len(sizes)))
     for axis, (count, size) in enumerate(zip(aligned.shape, sizes, strict=True)):
         if count not in (1, size):
-            aligned = jnp.repeat(aligned, size // count, axis)
+            aligned = (np if isinstance(aligned, np.ndarray) else jnp).repeat(aligned, size // count, axis)
     return aligned
 
 
-def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """q - zero_point in int32, which wraps; floats in float32."""
+def centred(q: Any, zero_point: Any = None) -> Any:
+    """q - zero_point in int32, which wraps; floats in float32. Arrays of NumPy stay such."""
     kind = jnp.float32 if jnp.issubdtype(q.dtype, jnp.floating) else jnp.int32
     wide = _widen(q, kind)
     return wide if zero_point is None else wide - spread(_widen(zero_point, kind), q.shape)
 
 
-def _widen(q: jax.Array, kind: Any) -> jax.Array:
+def _widen(q: Any, kind: Any) -> Any:
     """Numbers in a wider type; every device computes with bytes, so narrower numbers become bytes first."""
-    return widen_apart(q, computed_type(q.dtype)).astype(kind)
+    return q.astype(kind) if isinstance(q, np.ndarray) else widen_apart(q, computed_type(q.dtype)).astype(kind)
 
 
-def dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """(q - zero_point) * scale, in float32; the difference of integers wraps in int32."""
+def dequantize(q: Any, scale: Any, zero_point: Any = None) -> Any:
+    """(q - zero_point) * scale, in float32; the difference of integers wraps in int32. Arrays of NumPy stay such."""
     return centred(q, zero_point).astype(jnp.float32) * spread(scale.astype(jnp.float32), q.shape)
 
 
 def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any) -> jax.Array:
     """round(x / scale) + zero_point, in float32, halves to even, clamped to the limits of `dtype`."""
-    return cast(shifted(jnp.round(quotient(x, scale)), zero_point), dtype)
+    return integers_of(quotient(x, scale), zero_point, dtype)
+
+
+# A float32 within 2**22 of this one has no fraction, and its last bits are those of the difference.
+_WHOLE = np.float32(3 * 2**22)
+# More than the bits of such floats, and less than those of any NaN; its last 16 bits are 0.
+_NAN = np.uint32(0x4C000000)
+
+
+def integers_of(steps: jax.Array, zero_point: Any, dtype: Any) -> jax.Array:
+    """round(steps) + zero_point, halves to even, clamped to the limits of an integer type; 0 for NaN.
+
+    Up to 16 bits an addition rounds: 2.5 + 12582912 is 12582914, whose last bits are 2. On CPUs that takes a third of
+    the time of a rounding and a cast.
+
+    Args:
+      steps: float32, quotients, as which no NaN is a signalling one.
+      zero_point: None, or one of `dtype`; a NumPy array is a constant.
+      dtype: of the integers.
+    """
+    limits = jnp.iinfo(dtype)
+    if limits.bits > 16:
+        return cast(shifted(jnp.round(steps), zero_point), dtype)
+    zero = np.zeros((), np.int32) if zero_point is None else spread(_widen(zero_point, np.int32), steps.shape)
+    low, high = ((int(limit) - zero).astype(np.float32) for limit in (limits.min, limits.max))
+    bits = lax.bitcast_convert_type(jnp.clip(steps, low, high) + _WHOLE, jnp.uint32)
+    zero_bits = zero.astype(np.uint32)
+    return (jnp.minimum(bits, _NAN - zero_bits) + zero_bits).astype(dtype)
 
 
 def quotient(x: jax.Array, scale: jax.Array) -> jax.Array:
@@ -65,7 +93,7 @@ def quotient(x: jax.Array, scale: jax.Array) -> jax.Array:
     return divide(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape))
 
 
-def shifted(steps: jax.Array, zero_point: jax.Array | None) -> jax.Array:
+def shifted(steps: jax.Array, zero_point: Any) -> jax.Array:
     """steps + zero_point, in float32."""
     return steps if zero_point is None else steps + spread(_widen(zero_point, jnp.float32), steps.shape)
 

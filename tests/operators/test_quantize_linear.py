@@ -19,6 +19,7 @@ from dml_jax.descs import (
     ElementWiseQuantizeLinearDesc,
 )
 from dml_jax.operations.values.xla_workarounds import divide
+from dml_jax.operators._quantization import quantize
 
 pytestmark = pytest.mark.device
 
@@ -164,6 +165,17 @@ def test_what_no_integer_holds():
     for tensor, wanted in ((u8(5), [255, 0, 0, 255, 0]), (i8(5), [127, -128, 0, 127, -128])):
         desc = ElementWiseQuantizeLinearDesc(f32(5), f32(5), tensor, tensor)
         assert_same_bits(desc.compute(x, ones, np.full(5, 9, tensor.dtype)), np.array(wanted, tensor.dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
+def test_every_half_within_twice_the_limits(dtype):
+    """Halves are rounded to even before the zero point is added."""
+    low, high = (int(limit) for limit in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    x, one = np.arange(4 * low - 9, 4 * high + 9).astype(np.float32) / 2, np.ones(1, np.float32)
+    for zero_point in (low, 0, 3, high):
+        wanted = np.clip(np.round(x.astype(np.float64)) + zero_point, low, high).astype(dtype)
+        rounded = jax.jit(quantize, static_argnums=3)(x, one, np.full(1, zero_point, dtype), dtype)
+        assert_same_bits(rounded, wanted)
 
 
 def test_halves_stay_halves_by_a_scale_that_is_broadcast():

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from ..operators._integer_matrix_multiply import scale_sums
 from .contrib_schemas import optional, required, schema
 from .operand_checks import check_shape
 from .ort_attention import attend_projected
-from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
+from .quantized_matmul import mat_mul_integer, mat_mul_integer_to_float
+from .quantized_operators import dynamic_quantize_linear
 from .recurrent import lstm
 from .values import Array, Operators, as_wide
 
@@ -19,10 +22,14 @@ def dynamic_quantize_lstm(**given: Any) -> tuple[jax.Array, ...]:
     return lstm(product=_product, **given)
 
 
-def _product(x: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:
-    """Returns the product of floats, quantised by their range, and of a transposed int8 matrix."""
+def _product(x: jax.Array, weights: tuple[jax.Array, ...], gates: int) -> list[jax.Array]:
+    """Returns the product of floats, quantised by their range, and of a transposed int8 matrix, gate by gate."""
     b, scale, zero_point = (array.T for array in weights)
-    return dynamic_quantize_mat_mul(a=x, b=b, b_scale=scale, b_zero_point=zero_point)
+    q, x_scale, x_zero_point = dynamic_quantize_linear(x=x)
+    sums = mat_mul_integer(a=q, a_zero_point=x_zero_point, b=b, b_zero_point=zero_point)
+    # Scaled apart: gates share no sum.
+    of_gates = zip(*(jnp.split(array, gates, axis=-1) for array in (sums, scale)), strict=True)
+    return [scale_sums(part, x_scale, b_scale) for part, b_scale in of_gates]
 
 
 def q_attention(

@@ -77,12 +77,18 @@ def multiply_to_floats(
     bias: jax.Array | None,
 ) -> jax.Array:
     """The product of two quantised matrices, and a bias, in the type of `a_scale`."""
-    real = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
-    for scale in (a_scale, b_scale):
-        real = unfused(real * spread(scale.astype(jnp.float32), real.shape))
+    real = scale_sums(multiply_integers(a, a_zero_point, b, b_zero_point), a_scale, b_scale)
     if bias is not None:
         real = real + bias.astype(jnp.float32)
     return narrow_apart(real, a_scale.dtype)
+
+
+def scale_sums(sums: jax.Array, a_scale: jax.Array, b_scale: jax.Array) -> jax.Array:
+    """Sums of products of integers, times both scales, in float32."""
+    real = sums.astype(jnp.float32)
+    for scale in (a_scale, b_scale):
+        real = unfused(real * spread(scale.astype(jnp.float32), real.shape))
+    return real
 
 
 def _plain(rule: Rule) -> Rule:

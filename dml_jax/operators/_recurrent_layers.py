@@ -20,11 +20,14 @@ from ..operations.programs.primitive import varying_alike
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 
 Function = Callable[[jax.Array], jax.Array]
+Gates = Sequence[jax.Array]
 States = tuple[jax.Array, ...]
-Product = Callable[[jax.Array, Any], jax.Array]
-# Takes the gates' sums over the inputs, the states before the step, the weights and the activations; returns the states
-# after it, the first of which is the output.
-Step = Callable[[jax.Array, States, "_Weights", Sequence[Function]], States]
+# Multiplies by the transpose of a matrix whose rows belong to a number of gates; returns an array for each of them.
+Product = Callable[[jax.Array, Any, int], Gates]
+# Takes the sums over the inputs, the states before the step, the weights and the activations; returns the states after
+# it, the first of which is the output. The gates share no sum: of one XLA:CPU makes a function that reads the number of
+# the step from memory for each element, and LLVM finds no vectors.
+Step = Callable[[Gates, States, "_Weights", Sequence[Function]], States]
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class _Weights:
       recurrence: [gates * H, H]; or a tree of arrays that `product` takes as a matrix, each of as many rows.
       bias: that of the recurrence, [1, gates * H].
       peepholes: [1, 3 * H].
-      product: multiplies by the transpose of the recurrence.
+      product: multiplies by the recurrence.
     """
 
     recurrence: Any
@@ -62,50 +65,57 @@ class _Weights:
     peepholes: jax.Array | None
     product: Product = field(metadata={"static": True})
 
-    def recurrent(self, h: jax.Array, start: int = 0, stop: int | None = None) -> jax.Array:
-        """The product of a state and the rows from `start` to `stop` of the recurrence, for the gates."""
-        product = self.product(h, jax.tree.map(lambda rows: rows[start:stop], self.recurrence))
-        return product if self.bias is None else product + self.bias[:, start:stop]
+    def recurrent(self, h: jax.Array, first: int, stop: int) -> Gates:
+        """The products of a state and the recurrence, with its bias, for the gates from `first` to `stop`."""
+        size = h.shape[-1]
+        rows = jax.tree.map(lambda array: array[first * size : stop * size], self.recurrence)
+        products, bias = self.product(h, rows, stop - first), self.bias
+        if bias is None:
+            return products
+        return [y + bias[:, gate * size : (gate + 1) * size] for gate, y in enumerate(products, first)]
 
     def peephole(self, gate: int, c: jax.Array) -> jax.Array | int:
         return 0 if self.peepholes is None else jnp.split(self.peepholes, 3, axis=-1)[gate] * c
 
 
-def _rnn_step(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
+def _rnn_step(driven: Gates, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
     (h,), (f,) = states, functions
-    return (f(driven + weights.recurrent(h)),)
+    return (f(driven[0] + weights.recurrent(h, 0, 1)[0]),)
 
 
-def _gru_step(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
+def _gru_step(driven: Gates, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
     """The reset gate is applied to the state."""
     (h,), (f, g) = states, functions
-    two = 2 * h.shape[-1]
-    update, reset = jnp.split(f(driven[:, :two] + weights.recurrent(h, stop=two)), 2, axis=-1)
-    new = g(driven[:, two:] + weights.recurrent(reset * h, start=two))
+    update, reset = map(f, _add(driven[:2], weights.recurrent(h, 0, 2)))
+    new = g(driven[2] + weights.recurrent(reset * h, 2, 3)[0])
     return ((1 - update) * new + update * h,)
 
 
 def _gru_step_linear_before_reset(
-    driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]
+    driven: Gates, states: States, weights: _Weights, functions: Sequence[Function]
 ) -> States:
     """The reset gate is applied to the product of the state and the recurrence, with its bias."""
     (h,), (f, g) = states, functions
-    two, recurrent = 2 * h.shape[-1], weights.recurrent(h)
-    update, reset = jnp.split(f(driven[:, :two] + recurrent[:, :two]), 2, axis=-1)
-    new = g(driven[:, two:] + reset * recurrent[:, two:])
+    *recurrent, of_new = weights.recurrent(h, 0, 3)
+    update, reset = map(f, _add(driven[:2], recurrent))
+    new = g(driven[2] + reset * of_new)
     return ((1 - update) * new + update * h,)
 
 
 def _lstm_step(
-    driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function], *, couples: bool
+    driven: Gates, states: States, weights: _Weights, functions: Sequence[Function], *, couples: bool
 ) -> States:
     """If `couples`, forget = 1 - input."""
     (h, c), (f, g, of_cell) = states, functions
-    i, o, forget, new = jnp.split(driven + weights.recurrent(h), 4, axis=-1)
+    i, o, forget, new = _add(driven, weights.recurrent(h, 0, 4))
     i = f(i + weights.peephole(0, c))
     forget_gate = 1 - i if couples else f(forget + weights.peephole(2, c))
     c = forget_gate * c + i * g(new)
     return f(o + weights.peephole(1, c)) * of_cell(c), c
+
+
+def _add(sums: Gates, others: Gates) -> Gates:
+    return [x + y for x, y in zip(sums, others, strict=True)]
 
 
 RNN = Cell(1, 1, 1, _rnn_step)
@@ -145,7 +155,7 @@ def recurrent_layer(
       activations: those of the first direction, then those of the second.
       is_backward: of each direction, whether it runs from the last step of a row to the first.
       clip: the bound of the operands of activations; None if there is none.
-      product: computes x @ matrix.T. `weight` and `recurrence` may be pytrees whose leaves start with [D, gates * H];
+      product: multiplies by `weight` and `recurrence`, which may be pytrees whose leaves start with [D, gates * H];
         None multiplies float arrays.
     """
     dtype, wide = input.dtype, wide_type(input.dtype)
@@ -164,11 +174,12 @@ def recurrent_layer(
     outputs, lasts = [], []
     for d, backward in enumerate(is_backward):
         to_gates, recurrent = jax.tree.map(lambda each, d=d: each[d], (weight, recurrence))
-        driven = product(input, to_gates)
-        driven = driven if of_input is None else driven + of_input[None, d : d + 1]
+        driven = product(input, to_gates, cell.gates)
+        if of_input is not None:
+            driven = _add(driven, jnp.split(of_input[None, d : d + 1], cell.gates, axis=-1))
         others = (None if array is None else array[d : d + 1] for array in (of_recurrence, peephole))
         weights = _Weights(recurrent, *others, product=product)
-        state_shape = (batch, driven.shape[-1] // cell.gates)
+        state_shape = (batch, driven[0].shape[-1])
         first = tuple(jnp.zeros(state_shape, wide) if state is None else state[d] for state in of_states)
         own = activations[d * cell.activations : (d + 1) * cell.activations]
         functions = [_clip_operand(function, clip) if n < 2 else function for n, function in enumerate(own)]
@@ -185,8 +196,8 @@ def _within(lengths: Any, steps: Any) -> jax.Array:
     return jnp.clip(lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32), 0, steps).astype(np.int32)
 
 
-def _product(x: jax.Array, matrix: jax.Array) -> jax.Array:
-    return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
+def _product(x: jax.Array, matrix: jax.Array, gates: int) -> Gates:
+    return jnp.split(jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST), gates, axis=-1)
 
 
 def _clip_operand(function: Function, clip: float | None) -> Function:
@@ -195,7 +206,7 @@ def _clip_operand(function: Function, clip: float | None) -> Function:
 
 def _scan(
     step: Step,
-    driven: jax.Array,
+    driven: Gates,
     first: States,
     weights: _Weights,
     functions: Sequence[Function],
@@ -205,7 +216,7 @@ def _scan(
     """All outputs, 0 past each sequence's length, and each sequence's states after its last step."""
     driven, first, weights, is_step = varying_alike(driven, first, weights, is_step)
 
-    def body(before: States, given: tuple[jax.Array, jax.Array | None]) -> tuple[States, jax.Array]:
+    def body(before: States, given: tuple[Gates, jax.Array | None]) -> tuple[States, jax.Array]:
         now, is_inside = given
         states = step(now, before, weights, functions)
         if is_inside is None:

@@ -101,6 +101,21 @@ def test_infinities_saturate_and_a_nan_of_a_float8_stays():
     assert np.isnan(to_jax(proto)(**inputs)).all()
 
 
+def test_a_block_may_be_longer_than_its_dimension_by_far():
+    """It has one scale, which is not repeated for the elements that there are not: 4 TiB."""
+    q, scale = np.int8([[1, 2, 3], [4, 5, 6]]), np.float32([[2], [3]])
+    proto, inputs = built("DequantizeLinear", [q, scale], 21, "", {"axis": 1, "block_size": 2**40})
+    assert_same_values(to_jax(proto)(**inputs), q * scale)
+    blocks = {"axis": 0, "block_size": 2**40}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["b"], **blocks),
+        helper.make_node("MatMul", "ab", "y"),
+    ]
+    constants = {"q": q, "scale": np.float32([[2, 3, 4]])}
+    proto = model(nodes, {"a": np.float32([[1, 10]])}, ["y"], constants, opset=21)
+    assert_same_values(to_jax(proto)(np.float32([[1, 10]])), np.float32([[82, 156, 252]]))
+
+
 def test_integers_are_quantized():
     """ONNX Runtime has none: round(x / scale) + zero_point, where x is near 2**31, in float64."""
     x = np.int32([0, 5, -7, 2**31 - 1, -(2**31), 2**30])

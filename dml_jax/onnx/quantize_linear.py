@@ -124,6 +124,8 @@ def _spread(x: Array, array: Array, axis: int, block_size: int) -> Array:
             raise ConstraintError(f"the scale must have 1 or {count} elements along axis {axis}, not {array.shape}")
         return array.reshape([count if d == along else 1 for d in range(x.ndim)])
     _check_blocks(x, array, along, block_size)
+    if array.shape[along] == 1:  # of a block that may be longer than the dimension by far
+        return array
     repeat = np.repeat if isinstance(array, np.ndarray) else jnp.repeat
     return repeat(array, block_size, along)[tuple(slice(n) for n in x.shape)]
 

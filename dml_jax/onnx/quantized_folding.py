@@ -69,7 +69,8 @@ def _dequantize(_: Callable[..., Any], keywords: Keywords) -> Any:
     x = given["x"]
     if x.ndim == 2 and given.get("block_size", 0) > 0:
         scale, zero_point, axis, kind = blocks_of(**given)
-        return BlockQuantized(x, scale, zero_point, kind, axis, given["block_size"])
+        block_size = x.shape[axis] if scale.shape[axis] == 1 else given["block_size"]  # which may be far more
+        return BlockQuantized(x, scale, zero_point, kind, axis, block_size)
     return Quantized(x, *quantization_of(**given))
 
 

@@ -33,6 +33,8 @@ NOT_SIZED = {
     *("Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reshape", "ScatterElements", "ScatterND", "Slice", "Split", "Squeeze"),
     *("Sub", "Sum", "Transpose", "Unsqueeze", "Where"),
 }
+# Operators whose constants are broadcast together, too: they make no more than that, times their numbers.
+BROADCAST = {"DequantizeLinear", "QuantizeLinear"}
 # Operators that keep NumPy's numbers for each position along a dimension: indices, weights, what these are made of.
 BY_POSITION = {
     *("AveragePool", "LpPool", "MaxPool", "MaxRoiPool", "QLinearAveragePool", "RoiAlign"),
@@ -69,10 +71,10 @@ def check_node(node: Node, values: Sequence[Any]) -> None:
 def _most_bytes(node: Node, values: Sequence[Any]) -> int | float:
     """Bytes that no array of a node exceeds: 8 for each element, of which the numbers in its inputs may ask for many.
 
-    An operator may make the product of all constants. Of data, which are large in every network, it is taken to make
+    Most operators may make the product of all constants. Of data, which are large in every network, it is taken to make
     what they have when they are broadcast together: (4, 1, 3) and (5, 1) make 4 * 5 * 3.
     """
-    if any(isinstance(value, jax.Array) for value in values):
+    if node.op_type in BROADCAST or any(isinstance(value, jax.Array) for value in values):
         shapes = [_known_sizes(getattr(value, "shape", (_size(value),))) for value in values]
         elements = prod(max(1, *sizes) for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1))
     else:

@@ -63,7 +63,9 @@ def int8_product(a: jax.Array, b: Any) -> jax.Array:
         is_whole = all(size % 4 == 0 for size in (*a.shape[-2:], b.shape[-1]))
         return padded if target.platform == "cuda" and not is_whole else _product_in_int32
 
-    return by_target(choose, _product_in_int32)(None, a, b)
+    batch = lax.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    result = jax.ShapeDtypeStruct((*batch, a.shape[-2], b.shape[-1]), jnp.int32)
+    return by_target(choose, _product_in_int32, result=result)(None, a, b)
 
 
 def _product_in_int32(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -96,4 +98,6 @@ def divide(x: jax.Array, divisor: Any) -> jax.Array:
     def choose(target: Target) -> Move:
         return wide if target.platform == "cuda" and x.dtype == jnp.float32 else narrow
 
-    return by_target(choose, narrow)(None, x, jnp.asarray(divisor, x.dtype))
+    divisor = jnp.asarray(divisor, x.dtype)
+    result = jax.ShapeDtypeStruct(lax.broadcast_shapes(x.shape, divisor.shape), x.dtype)
+    return by_target(choose, narrow, result=result)(None, x, divisor)

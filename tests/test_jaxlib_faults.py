@@ -45,6 +45,10 @@ def columns_are_right():
     return np.array_equal(jax.jit(jax.vmap(lambda point: (MATRIX @ point).sum()))(POINTS), SUMS)
 
 
+def products_with_ones_are_right():
+    return np.array_equal(jax.jit(lambda points: (points @ jnp.ones((3, 3))).sum(1))(POINTS), 3 * POINTS.sum(1))
+
+
 def nan_is_the_maximum():
     x = np.zeros(2**20, np.float32)
     x[5] = np.nan
@@ -126,6 +130,7 @@ EXCLUDED = (0, 0)  # no release that pyproject.toml allows has it
 
 FAULTS = {
     "columns": Fault("A product of a 2x3 or 3x3 matrix and", columns_are_right, (0, 10)),
+    "ones": Fault("A product with a second matrix that is one number everywhere", products_with_ones_are_right),
     "maximum": Fault("`jnp.max` and `jnp.min` of 4,096 floats and more", nan_is_the_maximum),
     "exponentials": Fault("`jnp.exp` of rows that `jnp.where` makes NaN", exponentials_keep_nan),
     "bits of bfloat16": Fault(
@@ -221,6 +226,42 @@ def test_their_derivatives_are_right_before_a_reduction():
 
     found = jax.jit(jax.vmap(lambda point: jax.grad(squares)(point).sum()))(POINTS)
     np.testing.assert_array_equal(found, (2 * POINTS @ MATRIX.T @ MATRIX).sum(1))
+
+
+def layer(inputs, weights):
+    """The outputs of a recurrent layer that multiplies its state by the same weights."""
+    return dml_jax.rnn(inputs, weights[None], weights[None])[0]
+
+
+# Products of two matrices that can be multiplied.
+FACTORS = {
+    "gemm": dml_jax.gemm,
+    "gemm of a transpose": lambda a, b: dml_jax.gemm(a, b.T, trans_b=True),
+    "gemm of both": lambda a, b: dml_jax.gemm(a.T, b.T, trans_a=True, trans_b=True),
+    "batch": lambda a, b: dml_jax.gemm(jnp.stack([a, a]), jnp.stack([b, b])),
+    "MatMul": partial(of_node, "MatMul"),
+    "Einsum": partial(of_node, "Einsum", equation="ij,jk->ik"),
+    "convolution": lambda a, b: dml_jax.convolution(a.reshape(2, 3, 50, 33), b.T[:, :, None, None]),
+    "keys": lambda a, b: of_node("Attention", *(x[None, None] for x in (a, b.T, b.T))),
+    "one step": lambda a, b: layer(a[None], b.T),
+    "two steps": lambda a, b: layer(jnp.stack([a, a]), b.T),
+}
+
+
+@pytest.mark.parametrize("ones", [0, 1])
+@pytest.mark.parametrize("of", [None, 0, 1], ids=["values", "first gradient", "second gradient"])
+@pytest.mark.parametrize("multiply", FACTORS.values(), ids=FACTORS)
+def test_products_with_one_number_are_right_before_a_reduction(multiply, of, ones):
+    """Of the sums of its rows, in the same program and by NumPy."""
+
+    def result(a, b):
+        return multiply(a, b) if of is None else jax.grad(lambda *both: (multiply(*both) ** 2).sum(), of)(a, b)
+
+    factors = POINTS[:3300], MATRIX
+    found = jax.jit(lambda *given: result(*(jnp.ones_like(x) if i == ones else x for i, x in enumerate(given))).sum(-1))
+    alone = jax.jit(result)(*(np.ones_like(x) if i == ones else x for i, x in enumerate(factors)))
+    alone = np.asarray(alone, np.float64)
+    np.testing.assert_allclose(found(*factors), alone.sum(-1), rtol=1e-3, atol=1e-4 * abs(alone).sum(-1).max())
 
 
 def test_the_maximum_of_many_with_a_nan_is_nan():

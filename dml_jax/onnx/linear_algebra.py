@@ -10,7 +10,6 @@ from jax import lax
 from ..errors import ConstraintError
 from ..operations.values.accumulation_types import wide_type
 from ..operations.values.wide_products import wide_product
-from ..operations.values.xla_workarounds import unfused_product
 from .values import Array, Operators, as_wide, on_device
 
 
@@ -27,7 +26,7 @@ def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
         product = wide_product(multiply)(*map(on_device, inputs))
     else:
         product = multiply(*(on_device(array).astype(wide_type(dtype)) for array in inputs))
-    return unfused_product(product).astype(dtype)
+    return product.astype(dtype)
 
 
 def det(*, x: Array) -> jax.Array:

@@ -1,6 +1,7 @@
 """ONNX's LinearAttention: a matrix of values by keys, updated by each token, in float32 and rounded once."""
 
 from collections.abc import Mapping
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..operations.values.accumulation_types import narrow_apart
+from ..operations.values.wide_products import wide_product
 from ..operators._attention_formulas import merge_heads, split_heads
 from .operand_checks import check_head_counts, check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide
@@ -104,7 +106,7 @@ def _step(state: jax.Array, token: Mapping[str, Any]) -> tuple[jax.Array, jax.Ar
 
 
 def _product(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.einsum(equation, a, b, precision=lax.Precision.HIGHEST)
+    return wide_product(partial(jnp.einsum, equation, precision=lax.Precision.HIGHEST))(a, b)
 
 
 OPERATORS: Operators = {"LinearAttention": {27: linear_attention}}

@@ -12,7 +12,6 @@ from .. import operators
 from ..errors import ConstraintError
 from ..operations.softmax import compute_along, softmax
 from ..operations.values.wide_products import wide_product
-from ..operations.values.xla_workarounds import unfused_product
 from .contrib_schemas import optional, required, schema
 from .elementwise import add
 from .layout import axis_of
@@ -65,7 +64,7 @@ def matmul(*, a: Array, b: Array) -> Array:
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
     """Returns a product in float32 or wider."""
-    return unfused_product(wide_product(partial(jnp.matmul, precision=lax.Precision.HIGHEST))(a, b))
+    return wide_product(partial(jnp.matmul, precision=lax.Precision.HIGHEST))(a, b)
 
 
 def _fused_matmul(*, a: Array, b: Array, **attributes: Any) -> jax.Array:

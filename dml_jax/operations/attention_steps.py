@@ -17,7 +17,6 @@ from .softmax import compute_along
 from .values.accumulation_types import in_type, wide_type
 from .values.elementary_functions import tanh
 from .values.wide_products import wide_product
-from .values.xla_workarounds import unfused_product
 
 
 class Attended(NamedTuple):
@@ -108,7 +107,7 @@ def key_products(query: jax.Array, key: jax.Array, scale: float, read_key: jax.A
 
     Derivatives read `read_key`, by default `key`. It has 0 in place of keys that no query sees, which may be NaN.
     """
-    products = unfused_product(_multiply_keys(_by_group(query, key), key, read_key))
+    products = _multiply_keys(_by_group(query, key), key, read_key)
     return products.reshape(*query.shape[:3], key.shape[2]) * in_type(products.dtype, scale)
 
 

@@ -20,7 +20,6 @@ from .programs.primitive import Move
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .values.bit_exact import hide_constant
 from .values.wide_products import wide_product
-from .values.xla_workarounds import unfused_product
 
 # Up to so many rows, unpacking a byte once for each row takes no longer than reading it from memory.
 FEW_ROWS = 2
@@ -93,7 +92,7 @@ def product(rows: jax.Array, weights: jax.Array, axis: int = 1) -> jax.Array:
     """Multiplies rows with weights of one type along an axis of these, in float32."""
     contracted = (((1,), (axis,)), ((), ()))
     multiply = partial(lax.dot_general, dimension_numbers=contracted, precision=lax.Precision.HIGHEST)
-    return unfused_product(wide_product(multiply)(rows, weights))
+    return wide_product(multiply)(rows, weights)
 
 
 def multiply_packed(rows: jax.Array, packed: Any, scales: Any, zero_points: Any, *, bits: int) -> jax.Array:

@@ -21,7 +21,6 @@ from ..core.structs.fields import Float, Input, OptionalInput, Output, named
 from ..core.structs.operator_desc import OperatorDesc
 from ..operations.values.accumulation_types import in_type, narrow_apart, wide_type
 from ..operations.values.wide_products import wide_product
-from ..operations.values.xla_workarounds import unfused_product
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 
@@ -152,7 +151,7 @@ def gemm(
     batch = tuple(range(a.ndim - 2))
     inner = (a.ndim - 2 if trans_a else a.ndim - 1,), (b.ndim - 1 if trans_b else b.ndim - 2,)
     multiply = partial(lax.dot_general, dimension_numbers=(inner, (batch, batch)), precision=lax.Precision.HIGHEST)
-    total = unfused_product(wide_product(multiply)(a, b)) * in_type(wide, alpha)
+    total = wide_product(multiply)(a, b) * in_type(wide, alpha)
     if c is not None and beta != 0:
         total = total + jnp.asarray(c, wide) * in_type(wide, beta)
     return narrow_apart(total if activation is None else activation(total), dtype)

@@ -18,6 +18,7 @@ from jax import lax
 from ..core.structs.activation_table import in_type_of
 from ..operations.programs.primitive import varying_alike
 from ..operations.values.accumulation_types import narrow_apart, wide_type
+from ..operations.values.wide_products import wide_product
 
 Function = Callable[[jax.Array], jax.Array]
 Gates = Sequence[jax.Array]
@@ -197,7 +198,8 @@ def _within(lengths: Any, steps: Any) -> jax.Array:
 
 
 def _product(x: jax.Array, matrix: jax.Array, gates: int) -> Gates:
-    return jnp.split(jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST), gates, axis=-1)
+    product = wide_product(partial(jnp.matmul, precision=lax.Precision.HIGHEST))(x, matrix.T)
+    return jnp.split(product, gates, axis=-1)
 
 
 def _clip_operand(function: Function, clip: float | None) -> Function:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from .accumulation_types import wide_type
+from .xla_workarounds import unfused, with_unfused_cotangent
 
 
 def wide_product(multiply: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
@@ -37,8 +38,11 @@ def wide_product(multiply: Callable[..., jax.Array]) -> Callable[..., jax.Array]
     product.defjvp(differentiated, symbolic_zeros=True)
 
     def apply(x: jax.Array, y: jax.Array, read: jax.Array | None = None) -> jax.Array:
-        if read is None and wide_type(x.dtype) == x.dtype:
+        if not jnp.issubdtype(x.dtype, jnp.floating):
             return multiply(x, y, preferred_element_type=x.dtype)
-        return product(x, y, y if read is None else read)
+        x, y = with_unfused_cotangent(x), with_unfused_cotangent(y)
+        if read is None and wide_type(x.dtype) == x.dtype:
+            return unfused(multiply(x, y, preferred_element_type=x.dtype))
+        return unfused(product(x, y, y if read is None else read))
 
     return apply

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jaxlib.version
 from jax import lax
 
-from ..programs.primitive import Move, Target, by_target
+from ..programs.primitive import Move, Target, by_target, linear
 
 _MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
 JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
@@ -20,17 +20,34 @@ DROPS_BARRIERS = JAXLIB <= 10
 WRITES_PARTS = JAXLIB > 10
 
 
-def unfused_product(product: jax.Array) -> jax.Array:
-    """A product of matrices, which XLA:CPU of jaxlib 0.10 must not fuse with a reduction that follows.
+def unfused(array: jax.Array) -> jax.Array:
+    """A product of matrices, which XLA:CPU must not fuse with a reduction that follows; its cotangent likewise.
 
-    If a product of [2 or 3, 3] and the transpose of [n, 3] is fused with a sum or an extreme of its rows, all columns
-    after 32,768 are wrong (jax-ml/jax issue 39103). XLA drops a barrier before it fuses, but it keeps a rounding to the
-    precision that the numbers have already.
+    Fused, the sums of rows of x @ ones((8, 8)) are wrong, as of any second matrix that is one number everywhere. In
+    jaxlib 0.10, the sums of columns after 32,768 are wrong of the product of [2 or 3, 3] and the transpose of [n, 3]
+    (jax-ml/jax issue 39103). It drops barriers before it fuses, but keeps a rounding to the precision that the numbers
+    have already.
     """
-    if JAXLIB > 10 or not jnp.issubdtype(product.dtype, jnp.floating):
-        return product
-    type_ = jnp.finfo(product.dtype)
-    return lax.reduce_precision(product, type_.nexp, type_.nmant)
+
+    def alone(_: Any, array: jax.Array) -> jax.Array:
+        type_ = jnp.finfo(array.dtype)
+        return (
+            lax.reduce_precision(array, type_.nexp, type_.nmant) if DROPS_BARRIERS else lax.optimization_barrier(array)
+        )
+
+    def choose(target: Target) -> Move:
+        return alone if target.platform == "cpu" else _as_it_is
+
+    return by_target(choose, _as_it_is, lambda _, cotangent, __: [unfused(cotangent)])(None, array)
+
+
+def with_unfused_cotangent(array: jax.Array) -> jax.Array:
+    """A factor of a product; its cotangent is a product, too."""
+    return linear(_as_it_is, lambda _, cotangent, __: [unfused(cotangent)])(None, array)
+
+
+def _as_it_is(_: Any, array: jax.Array) -> jax.Array:
+    return array
 
 
 def widened_float4(move: Move) -> Move:

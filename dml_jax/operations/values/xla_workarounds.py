@@ -21,7 +21,7 @@ WRITES_PARTS = JAXLIB > 10
 
 
 def unfused(array: jax.Array) -> jax.Array:
-    """A product of matrices, which XLA:CPU must not fuse with a reduction that follows; its cotangent likewise.
+    """A product of matrices, which XLA:CPU must not fuse with a reduction that follows.
 
     Fused, the sums of rows of x @ ones((8, 8)) are wrong, as of any second matrix that is one number everywhere. In
     jaxlib 0.10, the sums of columns after 32,768 are wrong of the product of [2 or 3, 3] and the transpose of [n, 3]
@@ -30,20 +30,20 @@ def unfused(array: jax.Array) -> jax.Array:
     """
 
     def alone(_: Any, array: jax.Array) -> jax.Array:
+        if not DROPS_BARRIERS:
+            return lax.optimization_barrier(array)
         type_ = jnp.finfo(array.dtype)
-        return (
-            lax.reduce_precision(array, type_.nexp, type_.nmant) if DROPS_BARRIERS else lax.optimization_barrier(array)
-        )
+        return lax.reduce_precision(array, type_.nexp, type_.nmant)
 
     def choose(target: Target) -> Move:
         return alone if target.platform == "cpu" else _as_it_is
 
-    return by_target(choose, _as_it_is, lambda _, cotangent, __: [unfused(cotangent)])(None, array)
+    return by_target(choose, _as_it_is, lambda _, cotangent, __: [cotangent])(None, array)
 
 
 def with_unfused_cotangent(array: jax.Array) -> jax.Array:
-    """A factor of a product; its cotangent is a product, too."""
-    return linear(_as_it_is, lambda _, cotangent, __: [unfused(cotangent)])(None, array)
+    """A factor of a product. Its cotangent is a product, too, which jaxlib 0.10 computes rightly."""
+    return array if DROPS_BARRIERS else linear(_as_it_is, lambda _, cotangent, __: [unfused(cotangent)])(None, array)
 
 
 def _as_it_is(_: Any, array: jax.Array) -> jax.Array:

@@ -8,6 +8,9 @@ bytes to all columns. The bytes of [1, 2] and [3, 4], 0x21 and 0x43, with the ro
 
 Weights that are data stay as they are: a step adds some bytes of every column, each to a sum of its own. More rows are
 multiplied with tiles of unpacked weights.
+
+Constants of int8 are transposed, too: XLA:CPU's library orders a matrix anew in every call, which takes it less time if
+the numbers of a column lie side by side.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +27,11 @@ from jax import lax
 from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 
-from ...operations.packed_product import PackedProductCase, masks, multiply_packed, product, unpack
+from ...operations.integer_product import IntegerProductCase
+from ...operations.packed_product import FEW_ROWS, PackedProductCase, masks, multiply_packed, product, unpack
 from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
-from .machine import FRESH
+from .machine import FRESH, LINE
 
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
 SHORT = 8  # steps: a loop of so few gains less than it takes to begin
@@ -188,4 +192,34 @@ def _pays(case: PackedProductCase) -> bool:
     return case.weight_bytes > FRESH or (is_large and case.rows.shape[0] <= THIN)
 
 
-VARIANTS = (Variant("packed_weights", "packed_product", "cpu", _multiply, _pays),)
+# Products of int8.
+
+
+def _multiply_int8(case: IntegerProductCase) -> Move | None:
+    known = case.known
+    if known is None or prod(known.shape[:-2]) != 1:
+        return None
+
+    def multiply(_: None, a: jax.Array, *p: jax.Array) -> jax.Array:
+        columns = np.ascontiguousarray(known.reshape(known.shape[-2:]).T)
+        product = _multiply_columns(a, columns)
+        return product - p[0] * known.sum(-2, dtype=np.int32, keepdims=True) if p else product
+
+    return multiply
+
+
+def _is_thin(case: IntegerProductCase) -> bool:
+    """The products of more rows take longer than to order the matrix, and short columns are ordered as fast as rows."""
+    return FEW_ROWS < prod(case.a.shape[:-1]) <= THIN and case.a.shape[-1] >= 4 * LINE
+
+
+@jax.jit  # outside of which constants would be compiled into a program for each call
+def _multiply_columns(a: jax.Array, columns: jax.Array) -> jax.Array:
+    """a @ columns.T of int8, in int32."""
+    return lax.dot_general(a, columns, (((a.ndim - 1,), (1,)), ((), ())), preferred_element_type=jnp.int32)
+
+
+VARIANTS = (
+    Variant("packed_weights", "packed_product", "cpu", _multiply, _pays),
+    Variant("packed_weights", "integer_product", "cpu", _multiply_int8, _is_thin),
+)

@@ -2,6 +2,8 @@
 
 The cotangent of such a product is float32. JAX would widen the other operand for it, and a GPU multiplies float32 many
 times as slowly. So the cotangent is rounded first, as JAX does where a product is rounded to the type of its operands.
+
+On CPUs these products, and those of wider floats, are fused with no reduction: `xla_workarounds.unfused` says why.
 """
 
 from collections.abc import Callable, Sequence

@@ -50,7 +50,7 @@ def quantize_linear_in_float32(**keywords: Any) -> jax.Array:
     return quantize_linear(**keywords, precision=TensorProto.FLOAT)
 
 
-def dequantize_linear(*, x: Array, **keywords: Any) -> jax.Array:
+def dequantize_linear(*, x: Array, **keywords: Any) -> Array:
     return floats_of(x, *quantization_of(x=x, **keywords))
 
 
@@ -68,9 +68,9 @@ def quantization_of(
     return *aligned(x, x_scale, x_zero_point, axis, block_size), target
 
 
-def floats_of(q: Array, scale: Array, zero_point: Array | None, dtype: Any) -> jax.Array:
+def floats_of(q: Array, scale: Array, zero_point: Array | None, dtype: Any) -> Array:
     """Dequantises in float32, and rounds once; constants in NumPy, as JAX would compile a program for each shape."""
-    if all(isinstance(operand, np.ndarray) for operand in (q, scale, *(() if zero_point is None else (zero_point,)))):
+    if all(x is None or isinstance(x, np.ndarray) for x in (q, scale, zero_point)):
         return dequantize(q, scale, zero_point).astype(dtype)
     return narrow_apart(dequantize(on_device(q), scale, zero_point), dtype)
 

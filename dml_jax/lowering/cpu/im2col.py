@@ -20,7 +20,7 @@ from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.sliding_windows import Windows
 from ...operations.unfold import fold_windows, unfold_slices
-from ...operations.values.xla_workarounds import unfused
+from ...operations.values.xla_workarounds import unfused_product
 from ...operations.window_slices import read_slices
 from .machine import FRESH
 
@@ -49,7 +49,7 @@ def _multiply_columns(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.
     columns = under.reshape(x.shape[0], call.groups, depth, -1)
     filters = w.reshape(call.groups, -1, depth)
     multiply = _multiply_each if len(x) == 1 or _is_large(columns, filters) else _multiply_at_once
-    product = unfused(multiply(filters, columns, call.precision))
+    product = unfused_product(multiply(filters, columns, call.precision))
     return product.reshape(x.shape[0], w.shape[0], *call.y.shape[2:])
 
 

@@ -3,7 +3,7 @@
 The cotangent of such a product is float32. JAX would widen the other operand for it, and a GPU multiplies float32 many
 times as slowly. So the cotangent is rounded first, as JAX does where a product is rounded to the type of its operands.
 
-On CPUs these products, and those of wider floats, are fused with no reduction: `xla_workarounds.unfused` says why.
+On CPUs these products, and those of wider floats, are fused with no reduction: `unfused_product` says why.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from .accumulation_types import wide_type
-from .xla_workarounds import unfused, with_unfused_cotangent
+from .xla_workarounds import unfused_product, with_unfused_cotangent
 
 
 def wide_product(multiply: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
@@ -44,7 +44,7 @@ def wide_product(multiply: Callable[..., jax.Array]) -> Callable[..., jax.Array]
             return multiply(x, y, preferred_element_type=x.dtype)
         x, y = with_unfused_cotangent(x), with_unfused_cotangent(y)
         if read is None and wide_type(x.dtype) == x.dtype:
-            return unfused(multiply(x, y, preferred_element_type=x.dtype))
-        return unfused(product(x, y, y if read is None else read))
+            return unfused_product(multiply(x, y, preferred_element_type=x.dtype))
+        return unfused_product(product(x, y, y if read is None else read))
 
     return apply

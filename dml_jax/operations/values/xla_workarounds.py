@@ -20,13 +20,13 @@ DROPS_BARRIERS = JAXLIB <= 10
 WRITES_PARTS = JAXLIB > 10
 
 
-def unfused(array: jax.Array) -> jax.Array:
-    """A product of matrices, which XLA:CPU must not fuse with a reduction that follows.
+def unfused_product(product: jax.Array) -> jax.Array:
+    """The product of matrices, which XLA:CPU must not fuse with a reduction that follows.
 
     Fused, the sums of rows of x @ ones((8, 8)) are wrong, as of any second matrix that is one number everywhere. In
     jaxlib 0.10, the sums of columns after 32,768 are wrong of the product of [2 or 3, 3] and the transpose of [n, 3]
-    (jax-ml/jax issue 39103). It drops barriers before it fuses, but keeps a rounding to the precision that the numbers
-    have already.
+    (jax-ml/jax issue 39103). That release drops barriers before it fuses, but keeps a rounding to the precision
+    that the numbers have already.
     """
 
     def alone(_: Any, array: jax.Array) -> jax.Array:
@@ -38,12 +38,14 @@ def unfused(array: jax.Array) -> jax.Array:
     def choose(target: Target) -> Move:
         return alone if target.platform == "cpu" else _as_it_is
 
-    return by_target(choose, _as_it_is, lambda _, cotangent, __: [cotangent])(None, array)
+    return by_target(choose, _as_it_is, lambda _, cotangent, __: [cotangent])(None, product)
 
 
 def with_unfused_cotangent(array: jax.Array) -> jax.Array:
     """A factor of a product. Its cotangent is a product, too, which jaxlib 0.10 computes rightly."""
-    return array if DROPS_BARRIERS else linear(_as_it_is, lambda _, cotangent, __: [unfused(cotangent)])(None, array)
+    if DROPS_BARRIERS:
+        return array
+    return linear(_as_it_is, lambda _, cotangent, __: [unfused_product(cotangent)])(None, array)
 
 
 def _as_it_is(_: Any, array: jax.Array) -> jax.Array:

@@ -269,9 +269,11 @@ def test_an_array_that_all_devices_add_has_one_gradient():
 @pytest.mark.parametrize(
     "spec", [jax.P(None, "batch", "heads"), jax.P("batch", None, "heads"), jax.P("heads")], ids=str
 )
-@pytest.mark.parametrize("is_flat", [False, True], ids=["", "of one row of devices"])
-def test_vmap_and_second_derivatives_on_an_explicit_mesh(spec, is_flat):
-    mesh = mesh_of(*EXPLICIT, shape=(1, min(jax.device_count(), 4)) if is_flat else None)
+@pytest.mark.parametrize(
+    "shape", [None, (1, min(jax.device_count(), 4)), (1, 1)], ids=["", "of one row of devices", "of one device"]
+)
+def test_vmap_and_second_derivatives_on_an_explicit_mesh(spec, shape):
+    mesh = mesh_of(*EXPLICIT, shape=shape)
     rng = np.random.default_rng(2)
     values = [jnp.asarray(rng.standard_normal((4, 8, 4, 6, 16)), jnp.float16) for _ in range(3)]
 

@@ -1,6 +1,7 @@
 """Products of matrices of integers: Python's integers, then float32."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -192,8 +193,12 @@ def test_products_of_small_odd_sizes_are_exact():
         [rng.integers(-128, 128, shape, np.int8) for shape in ((batch, m, k), (batch, k, n))]
         for batch, m, k, n in rng.integers(1, 9, (12, 4))
     ]
-    for product, (a, b) in zip(together((int8_product, a, b) for a, b in matrices), matrices, strict=True):
-        assert_same_bits(product, a.astype(np.int32) @ b.astype(np.int32))
+    calls = [(int8_product, a, b) for a, b in matrices]
+    calls += [(partial(int8_product, is_transposed=True), a, b[0].T) for a, b in matrices]
+    wanted = [a.astype(np.int32) @ b.astype(np.int32) for a, b in matrices]
+    wanted += [a.astype(np.int32) @ b[0].astype(np.int32) for a, b in matrices]
+    for product, one in zip(together(calls), wanted, strict=True):
+        assert_same_bits(product, one)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

@@ -31,6 +31,7 @@ from ...operations.integer_product import IntegerProductCase
 from ...operations.packed_product import FEW_ROWS, PackedProductCase, masks, multiply_packed, product, unpack
 from ...operations.programs.primitive import Move, varying_alike
 from ...operations.programs.variant_selection import Variant
+from ...operations.values.xla_workarounds import int8_product
 from .machine import FRESH, LINE
 
 STEP = 16  # rows of bytes that a step adds: more make a loop that takes long to compile
@@ -202,7 +203,7 @@ def _multiply_int8(case: IntegerProductCase) -> Move | None:
 
     def multiply(_: None, a: jax.Array, *p: jax.Array) -> jax.Array:
         columns = np.ascontiguousarray(known.reshape(known.shape[-2:]).T)
-        product = _multiply_columns(a, columns)
+        product = _multiply_transposed(a, columns)
         return product - p[0] * known.sum(-2, dtype=np.int32, keepdims=True) if p else product
 
     return multiply
@@ -214,9 +215,8 @@ def _is_thin(case: IntegerProductCase) -> bool:
 
 
 @jax.jit  # outside of which constants would be compiled into a program for each call
-def _multiply_columns(a: jax.Array, columns: jax.Array) -> jax.Array:
-    """a @ columns.T of int8, in int32."""
-    return lax.dot_general(a, columns, (((a.ndim - 1,), (1,)), ((), ())), preferred_element_type=jnp.int32)
+def _multiply_transposed(a: jax.Array, columns: jax.Array) -> jax.Array:
+    return int8_product(a, columns, is_transposed=True)
 
 
 VARIANTS = (

@@ -67,28 +67,30 @@ def widened_float4(move: Move) -> Move:
     return moved
 
 
-def int8_product(a: jax.Array, b: Any) -> jax.Array:
-    """a @ b of int8, in int32.
+def int8_product(a: jax.Array, b: Any, *, is_transposed: bool = False) -> jax.Array:
+    """a @ b of int8, in int32; a @ b.T, of a matrix b, if it is transposed.
 
     XLA:GPU of jaxlib 0.11 is wrong for small sizes that are no multiples of four. It gets zeros after them, in arrays
     of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices.
     """
+    columns = b.shape[-2 if is_transposed else -1]
+
+    def product(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
+        if is_transposed:
+            return lax.dot_general(a, b, (((a.ndim - 1,), (1,)), ((), ())), preferred_element_type=jnp.int32)
+        return jnp.matmul(a, b, preferred_element_type=jnp.int32)
 
     def padded(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
-        product = _product_in_int32(None, *lax.optimization_barrier((_to_fours(a), _to_fours(b))))
-        return lax.optimization_barrier(product)[..., : a.shape[-2], : b.shape[-1]]
+        whole = product(None, *lax.optimization_barrier((_to_fours(a), _to_fours(b))))
+        return lax.optimization_barrier(whole)[..., : a.shape[-2], :columns]
 
     def choose(target: Target) -> Move:
-        is_whole = all(size % 4 == 0 for size in (*a.shape[-2:], b.shape[-1]))
-        return padded if target.platform == "cuda" and not is_whole else _product_in_int32
+        is_whole = all(size % 4 == 0 for size in (*a.shape[-2:], columns))
+        return padded if target.platform == "cuda" and not is_whole else product
 
     batch = lax.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    result = jax.ShapeDtypeStruct((*batch, a.shape[-2], b.shape[-1]), jnp.int32)
-    return by_target(choose, _product_in_int32, result=result)(None, a, b)
-
-
-def _product_in_int32(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.matmul(a, b, preferred_element_type=jnp.int32)
+    result = jax.ShapeDtypeStruct((*batch, a.shape[-2], columns), jnp.int32)
+    return by_target(choose, product, result=result)(None, a, b)
 
 
 def _to_fours(matrix: jax.Array) -> jax.Array:

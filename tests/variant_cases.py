@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
-from dml_jax.operations import convolution_sums, integer_product, packed_product
+from dml_jax.operations import byte_map, convolution_sums, integer_product, packed_product
 from dml_jax.operations.max_pool import max_pool_windows
 from dml_jax.operations.programs import variant_selection
 from dml_jax.operations.programs.forced_form import forcing
@@ -432,6 +432,20 @@ def byte_convolutions(shape):
             yield Program(sum_convolution, [shape], attributes | {"groups": shape[1]}, dtypes=("int8",))
 
 
+def map_bytes(x):
+    """A sigmoid in steps of 1 / 127; small integers may come as floats."""
+
+    def of_bytes(q):
+        return jnp.round(127 * jax.nn.sigmoid(q.astype(np.float32) / 2)).astype(np.int8)
+
+    return byte_map.map_bytes(of_bytes, x.astype(np.int8), np.int8, is_long=True)
+
+
+def bytes_of(*shape):
+    """A function of bytes."""
+    yield Program(map_bytes, [shape], dtypes=("int8",))
+
+
 TRANSPOSED = [(16, 70), (70, 17), (40, 70), (8, 300), (256, 5), (5, 256), (12, 400), (7, 299), (224, 5)]
 PERMUTED = [
     *[((36, 53, 3), (2, 0, 1)), ((5, 64, 64), (1, 2, 0)), ((14, 14, 96), (2, 0, 1)), ((40, 12, 20), (1, 0, 2))],
@@ -494,6 +508,7 @@ SIZES = {
         [(1, 512, 512, 4, 32), *((count, 2048, 1024, 4, 32) for count in (1, 8, 64))],
     ),
     int8: ([(1, 9, 70), (2, 3, 64), (3, 30, 21)], [(count, 1024, 512) for count in (1, 8)]),
+    bytes_of: ([(5,), (3, 7), (2, 3, 4, 5)], [(8, 64, 56, 56)]),
     byte_convolutions: ([((1, 3, 9, 8),), ((2, 2, 5, 6),)], [((32, 64, 64, 64),), ((8, 6, 128, 128),)]),
     windows: (
         [((2, 4, 8, 8), 2, 3), ((1, 3, 9, 11), 3, 2), ((1, 2, 28, 28), 14, 1)],

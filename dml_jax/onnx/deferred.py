@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar
+from functools import cache, cached_property, partial
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -49,15 +49,20 @@ class Deferred(ABC):
     @property
     def is_known(self) -> bool:
         """Whether all operands are constants."""
-        return all(isinstance(value, np.ndarray) for value in self._arrays().values())
+        return all(isinstance(value, np.ndarray) for value in self._operands().values())
 
     def known(self) -> Deferred:
         """Returns the same with constant operands; the values of all must be known."""
-        return replace(self, **{name: np.asarray(value) for name, value in self._arrays().items()})
+        return replace(self, **{name: np.asarray(value) for name, value in self._operands().items()})
 
-    def _arrays(self) -> dict[str, Array]:
+    def copied(self) -> Self:
+        """Returns a copy without the computed array, which is of one trace alone."""
+        own = self._operands()
+        return replace(self, **{name: value.copied() for name, value in own.items() if isinstance(value, Deferred)})
+
+    def _operands(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, (np.ndarray, jax.Array))}
+        return {name: value for name, value in values.items() if isinstance(value, (np.ndarray, jax.Array, Deferred))}
 
 
 # Computes a node of keywords some of which are `Deferred`, if it can; else None, and the function does of arrays.
@@ -79,7 +84,7 @@ def either(first: Rows, second: Rows) -> Rows:
     return {**first, **second, **both}
 
 
-@lru_cache
+@cache
 def deferring(row: Row, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function of a node with `row` tried first on `Deferred` operands."""
     return partial(_by_row, row, function)

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from .deferred import Deferred
+from .byte_functions import ByteFunction
+from .deferred import Deferred, plain
 from .values import Array
 
 
@@ -16,13 +17,13 @@ class Dequantized(Deferred):
     """(q - zero_point) * scale, computed only where an operator needs floats.
 
     Args:
-      q: the integers.
-      scale: a number, or an array of the rank of `q`.
+      integers: q, which may be a function of other bytes.
+      scale: a number, or an array of the rank of q.
       zero_point: as `scale`; None is 0.
       kind: the type of the floats.
     """
 
-    q: Array
+    integers: Array | ByteFunction
     scale: Array
     zero_point: Array | None
     kind: np.dtype[Any]
@@ -33,9 +34,13 @@ class Dequantized(Deferred):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.q.shape
+        return self.integers.shape
+
+    @property
+    def q(self) -> Array:
+        return plain(self.integers)
 
     @property
     def transposed(self) -> Self:
         zero_point = None if self.zero_point is None else self.zero_point.T
-        return replace(self, q=self.q.T, scale=self.scale.T, zero_point=zero_point)
+        return replace(self, integers=self.q.T, scale=self.scale.T, zero_point=zero_point)

@@ -21,6 +21,7 @@ from ..operations.convolution_sums import sum_convolution
 from ..operations.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import are_few_slices, convolve_integers
 from ..operators._quantization import multiply_integers
+from .byte_functions import BYTES, ELEMENTWISE, ByteFunction
 from .convolution import check_bias, filter_windows
 from .deferred import Row, Rows, plain
 from .dequantized import Dequantized
@@ -30,7 +31,6 @@ from .quantize_linear import aligned, blocks_of, floats_of, quantization_of, tar
 from .values import Array, on_device
 
 Keywords = Mapping[str, Any]
-_BYTES = (np.int8, np.uint8)
 # Products of bytes that differ from their zero points by 255 at most, and fit int32 when they are summed.
 _MOST_PRODUCTS = 2**31 // 255**2
 # Scales by which q * scale / scale is q again, and that keep order.
@@ -53,9 +53,28 @@ class Quantized(Dequantized):
         """Whether the scale and the zero point are the same along an axis."""
         return self.scale.ndim == 0 or self.scale.shape[axis] == 1
 
+    @property
+    def by_bytes(self) -> ByteFunction | None:
+        """The floats as a function of the bytes behind them; None if these, the scale or the zero point vary."""
+        q, scale, zero_point = self.integers, self.scale, self.zero_point
+        if isinstance(q, np.ndarray) or q.dtype not in BYTES or not _are_numbers(scale, zero_point):
+            return None
+
+        def dequantized(q: jax.Array) -> Array:
+            return floats_of(q, scale, zero_point, self.kind)
+
+        if isinstance(q, ByteFunction):
+            return q.after(lambda x: dequantized(q.function(x)), self.kind)
+        return ByteFunction(q, dequantized, self.kind)
+
     def has(self, scale: Array, zero_point: Array | None, dtype: Any) -> bool:
         """Whether it has exactly this scale and zero point, known at compile time."""
-        return self.q.dtype == dtype and _is_same(self.scale, scale) and _is_same(self.zero_point, zero_point)
+        return self.integers.dtype == dtype and _is_same(self.scale, scale) and _is_same(self.zero_point, zero_point)
+
+
+def _are_numbers(*parameters: Array | None) -> bool:
+    """Whether a scale and a zero point are known, and the same for all elements."""
+    return all(x is None or (isinstance(x, np.ndarray) and x.ndim == 0) for x in parameters)
 
 
 def _is_same(a: Array | None, b: Array | None) -> bool:
@@ -65,24 +84,30 @@ def _is_same(a: Array | None, b: Array | None) -> bool:
 
 
 def _dequantize(_: Callable[..., Any], keywords: Keywords) -> Any:
-    given = {name: plain(value) for name, value in keywords.items()}
-    x = given["x"]
-    if x.ndim == 2 and given.get("block_size", 0) > 0:
+    x, is_blocked = keywords["x"], keywords["x"].ndim == 2 and keywords.get("block_size", 0) > 0
+    x = x if isinstance(x, ByteFunction) and not is_blocked else plain(x)
+    given: dict[str, Any] = {name: plain(value) for name, value in keywords.items() if name != "x"} | {"x": x}
+    if is_blocked:
         scale, zero_point, axis, kind = blocks_of(**given)
         block_size = x.shape[axis] if scale.shape[axis] == 1 else given["block_size"]  # which may be far more
         return BlockQuantized(x, scale, zero_point, kind, axis, block_size)
     return Quantized(x, *quantization_of(**given))
 
 
-def _quantize(_: Callable[..., Any], keywords: Keywords) -> Any:
+def _quantize(function: Callable[..., Any], keywords: Keywords) -> Any:
     """QuantizeLinear; by the input's own scale it returns the integers unchanged."""
-    given = dict(keywords)
-    x, scale, zero_point = given["x"], plain(given["y_scale"]), plain(given.get("y_zero_point"))
-    if not isinstance(x, Quantized) or not x.is_uniform or x.q.dtype not in _BYTES:
+    given = {name: plain(value) for name, value in keywords.items() if name != "x"}
+    x, scale, zero_point = keywords["x"], given["y_scale"], given.get("y_zero_point")
+    made = getattr(x, "by_bytes", None)
+    if made is None:
         return None
     target = target_of(zero_point, given.get("output_dtype", 0))
-    parameters = aligned(x.q, scale, zero_point, given.get("axis", 1), given.get("block_size", 0))
-    return x.q if x.has(*parameters, target) else None
+    parameters = aligned(made.source, scale, zero_point, given.get("axis", 1), given.get("block_size", 0))
+    if isinstance(x, Quantized) and x.is_uniform and x.has(*parameters, target):
+        return x.integers
+    if target not in BYTES or not _are_numbers(*parameters):
+        return None
+    return made.after(lambda q: function(**given, x=made.function(q)), target, steps=1)
 
 
 def _on_integers(data: str) -> Row:
@@ -93,7 +118,7 @@ def _on_integers(data: str) -> Row:
         several = given if isinstance(given, tuple) else (given,)
         first = several[0]
         for operand in several:
-            if not isinstance(operand, Quantized) or not operand.is_uniform or operand.q.dtype not in _BYTES:
+            if not isinstance(operand, Quantized) or not operand.is_uniform or operand.q.dtype not in BYTES:
                 return None
             if not operand.has(first.scale, first.zero_point, first.q.dtype) or operand.kind != first.kind:
                 return None
@@ -101,15 +126,15 @@ def _on_integers(data: str) -> Row:
         rest = {name: plain(value) for name, value in keywords.items() if name != data}
         results = function(**rest, **{data: integers})
         if isinstance(results, tuple):
-            return tuple(replace(first, q=y) if y.dtype == first.q.dtype else y for y in results)
-        return replace(first, q=results)
+            return tuple(replace(first, integers=y) if y.dtype == first.q.dtype else y for y in results)
+        return replace(first, integers=results)
 
     return row
 
 
 def _are_bytes(a: Any, b: Any) -> bool:
     """Whether the integers of both can be multiplied in place of the floats."""
-    return all(isinstance(operand, Quantized) and operand.q.dtype in _BYTES for operand in (a, b)) and a.kind == b.kind
+    return all(isinstance(operand, Quantized) and operand.q.dtype in BYTES for operand in (a, b)) and a.kind == b.kind
 
 
 def _product(a: Quantized, b: Quantized) -> jax.Array | None:
@@ -201,6 +226,7 @@ _MOVED = {
     "Concat": "inputs",
 }
 FOLDED: Rows = {
+    **ELEMENTWISE,
     "DequantizeLinear": _dequantize,
     "com.microsoft::DequantizeLinear": _dequantize,
     "QuantizeLinear": _quantize,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import zip_longest
 from math import isfinite, prod
 from typing import Any
@@ -123,8 +122,8 @@ def _check_positions(node: Node, leaves: Sequence[Any]) -> None:
 
 
 def _program(node: Node, values: Sequence[Any]) -> ClosedJaxpr:
-    # A copy, as what is deferred keeps its array, which is of this trace alone.
-    values = [replace(value) if isinstance(value, Deferred) else value for value in values]
+    # What is deferred keeps its array, which is of this trace alone.
+    values = [value.copied() if isinstance(value, Deferred) else value for value in values]
     return jax.make_jaxpr(lambda: (node.function(**node.keywords(values)), None)[1])()
 
 

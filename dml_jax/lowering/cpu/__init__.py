@@ -9,6 +9,7 @@ from . import (
     chunked_scatter_add,
     flag_words,
     gather_side_sum,
+    gathered,
     halves,
     im2col,
     inverse,
@@ -46,5 +47,6 @@ _MECHANISMS = (
     cache_chunks,
     flag_words,
     slices,
+    gathered,
 )
 VARIANTS: Sequence[Variant] = [variant for mechanism in _MECHANISMS for variant in mechanism.VARIANTS]

@@ -12,6 +12,7 @@ from checks import assert_same_bits, sampled
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from reduction_cases import COMPLEX, HALF, REDUCTIONS, as_type, exact, small, unsigned
+from variant_cases import chosen_on
 
 import dml_jax
 from dml_jax.operations import sorted_segments as segments
@@ -212,3 +213,55 @@ def test_few_updates_of_a_donated_table_of_narrow_floats(case):
     size = table.size * table.dtype.itemsize
     assert memory.alias_size_in_bytes == size
     assert memory.temp_size_in_bytes < (copies + 1 / 4) * size
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("width", [4, 5])
+def test_few_updates_write_their_rows_alone(dtype, width):
+    """Rows meet once, often or never; the last index is none of the table's."""
+    dtype, count = jnp.dtype(dtype), 96
+    updates = small(np.random.default_rng(9), dtype, (1, 12, width))[0]
+    read = lambda x, ids: dml_jax.gather(x, ids, 0, mode="fill")  # noqa: E731
+    back = lambda ids, u: jax.vjp(lambda x: read(x, ids), jnp.zeros((count, width), dtype))[1](u)[0]  # noqa: E731
+    for program, ids in itertools.product(
+        programs(("plain", "sorted_segments"), back, np.zeros(12, np.int32), updates),
+        (np.full(12, 7), np.arange(12) * 8, np.arange(12) // 5, np.where(np.arange(12) < 11, 95, count)),
+    ):
+        expected = np.zeros((count + 1, width), exact(updates).dtype)
+        np.add.at(expected, ids, exact(updates))
+        assert_same_bits(np.asarray(program(ids.astype(np.int32), updates)), as_type(expected[:count], dtype))
+
+
+SEGMENTS = {"sorted_segments"}
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "updates", "chosen"),
+    [
+        (2**18, 256, 2**15, SEGMENTS),
+        (2**18, 256, 2**16, set()),
+        (2**20, 256, 2**20, SEGMENTS),
+        (2**20, 256, 2**20 + 1, set()),
+        (2**18, 257, 2**15, set()),
+        (2**18 + 1, 257, 2**15, SEGMENTS),
+        (2**16, 256, 2**10, set()),
+    ],
+    ids=["few", "many", "a large table", "more than rows", "no whole vectors", "an odd table", "small"],
+)
+def test_which_gradients_a_gpu_sorts(count, width, updates, chosen):
+    table = jax.ShapeDtypeStruct((count, width), jnp.float16)
+    at, cotangent = jax.ShapeDtypeStruct((updates,), jnp.int32), jax.ShapeDtypeStruct((updates, width), jnp.float16)
+
+    def back(at, cotangent):
+        return jax.linear_transpose(lambda x: dml_jax.gather(x, at, 0), table)(cotangent)
+
+    assert chosen_on("cuda", back, at, cotangent) == chosen
+
+
+@pytest.mark.parametrize(("width", "chosen"), [(64, SEGMENTS), (63, set()), (1, set())])
+def test_a_gpu_adds_few_rows_to_a_table_where_it_is(width, chosen):
+    """Shorter rows are added sooner than sorted."""
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float16) for shape in ((2**20, width), (2**10, width))]
+    at = jax.ShapeDtypeStruct((2**10, 1), jnp.int32)
+    added = lambda x, at, updates: dml_jax.scatter_nd(x, at, updates, reduction="add")  # noqa: E731
+    assert chosen_on("cuda", added, arrays[0], at, arrays[1]) == chosen

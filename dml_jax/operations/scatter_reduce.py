@@ -16,7 +16,7 @@ from .programs.primitive import Move, by_target
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .scatter_combiners import ADD, Reduction
 from .scatter_rows import Rows, Write
-from .sorted_segments import reduce_segments
+from .sorted_segments import FEW, reduce_segments
 from .values.accumulation_types import wide_type
 from .values.bit_exact import as_bits
 
@@ -99,9 +99,14 @@ class ScatterReduceCase:
         return self.rows.are_stored and not self.takes_elements
 
     @property
+    def has_few_updates(self) -> bool:
+        """Whether most rows of the table have no update."""
+        return self.number * FEW <= self.rows.count
+
+    @property
     def is_few(self) -> bool:
         """Whether updates of narrow numbers are so few that to widen the table takes longer than to add them."""
-        is_few = self.has_table and 8 * self.number <= self.rows.count
+        is_few = self.has_table and self.has_few_updates
         return is_few and self.itemsize < 4 and self.reduction.encodes(self.updates.dtype)
 
     @property

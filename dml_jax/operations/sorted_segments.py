@@ -34,6 +34,7 @@ Lanes = Sequence[jax.Array]
 FIRST_BLOCK, SECOND_BLOCK, LATER_BLOCK = 4, 8, 16
 UNROLLED = SECOND_BLOCK
 LAST_BLOCK = 64  # so few blocks are one
+FEW = 8  # rows of the table for each update: where there are more, only rows that have updates are computed
 
 
 def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Array) -> jax.Array:
@@ -52,7 +53,7 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
     numbers, order = lax.sort((unsorted, lax.iota(jnp.int32, unsorted.shape[0])), num_keys=1, is_stable=True)
     segments = _Segments(numbers, rows.count, reduction)
     later = segments.totals(packed, order)
-    if held is None:  # a row without an update is the identity
+    if held is None and numbers.shape[0] * FEW > rows.count:  # a row without an update is the identity
         total = segments.total(packed, order, segments.first, segments.end, FIRST_BLOCK, later)
         return rows.unfold(packed.rounded(total))
     begins = numbers != jnp.concatenate([jnp.full(1, -1, jnp.int32), numbers[:-1]])
@@ -60,11 +61,14 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
     first, end = (jnp.where(begins, bound[row], 0) for bound in (segments.first, segments.end))
     total = segments.total(packed, order, first, end, FIRST_BLOCK, later)
     # As integers, which every platform reads and writes where they are, and no more of the table than that.
-    before = as_bits(lambda row, table: table.at[row].get(mode="clip"))(row, held)
     store = as_bits(lambda row, table, rows: table.at[row].set(rows, mode="drop", unique_indices=True))
+    at = jnp.where(begins, numbers, np.int32(rows.count))
+    if held is None:
+        return rows.unfold(packed.unpacked(store(at, packed.identity(rows.count), packed.joined(total))))
+    before = as_bits(lambda row, table: table.at[row].get(mode="clip"))(row, held)
     lanes_held = packed.split(to_words(before) if packed.lanes > 1 else before)
     written = packed.rounded([reduction.combine(a, b) for a, b in zip(lanes_held, total, strict=True)])
-    return rows.unfold(store(jnp.where(begins, numbers, np.int32(rows.count)), held, written))
+    return rows.unfold(store(at, held, written))
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,24 @@ class _Packed:
         each = (element(rows, lane, dtype).astype(narrow) for lane in range(self.lanes))
         return [self.reduction.encode(lax.bitcast_convert_type(x, dtype)) for x in each]
 
-    def rounded(self, parts: Lanes) -> jax.Array:
-        """An array of the type of this one."""
+    def joined(self, parts: Lanes) -> jax.Array:
+        """Rows of words, or of elements where rows are no whole words; rounded to the type of this array."""
         narrow = [self.reduction.decode(part, self.array.dtype) for part in parts]
-        return from_words(join_elements(narrow, self.array.dtype), self.array.dtype) if self.lanes > 1 else narrow[0]
+        return join_elements(narrow, self.array.dtype) if self.lanes > 1 else narrow[0]
+
+    def unpacked(self, joined: jax.Array) -> jax.Array:
+        """An array of the type of this one."""
+        return from_words(joined, self.array.dtype) if self.lanes > 1 else joined
+
+    def rounded(self, parts: Lanes) -> jax.Array:
+        """Both."""
+        return self.unpacked(self.joined(parts))
+
+    def identity(self, count: int) -> jax.Array:
+        """So many rows of the identity, as `joined` gives them."""
+        parts = jax.eval_shape(self.rows, jax.ShapeDtypeStruct((1,), jnp.int32))
+        one = self.joined([jnp.asarray(self.reduction.identity(part.dtype)) for part in parts])
+        return jnp.broadcast_to(one, (count, *parts[0].shape[1:]))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant, known_bytes
 from ...operations.tile import Tile
 from ...operations.values.packed_words import as_integers, from_words, join_elements, join_words, lanes, to_words
+from .memory_coalescing import STORE
 
 PARTS = (4, 3, 2)  # of a concatenation that XLA:GPU writes in one thread; fills and choices have the first number
-STORE = 16  # bytes that a thread writes at most
 REREAD = 2**23  # bytes that stay in the second cache, so that reading them again is cheap
 
 

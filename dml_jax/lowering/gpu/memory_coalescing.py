@@ -10,6 +10,7 @@ from math import prod
 from ...operations.permute import PermuteCase
 
 WARP, WORD = 32, 4  # threads that load and store together; bytes that each of them does in the time of one
+STORE = 16  # bytes that a thread writes at once, or reads, at most
 SECTOR, BURST = 32, 64  # bytes that the second cache gives a warp at once, and memory the second cache
 CACHE = 2**25  # bytes that the second cache of a large GPU holds, for one kernel
 MANY = 16  # sectors for a line of 128 bytes: of more, a quarter of the bytes that are read is used

@@ -278,6 +278,19 @@ def test_lookups(seed):
     assert_same_bits(computed(proto, inputs) + np.float32(0), runtime(proto, inputs)[0] + np.float32(0))
 
 
+def test_a_block_may_be_longer_than_its_dimension_by_far():
+    """It has one scale, which is not repeated for the elements that there are not: 4 TiB."""
+    attributes = {"block_size": 2**40, "quantize_axis": 1, "gather_axis": 0}
+    weights = {0: np.arange(-4, 4).reshape(2, 4).astype(TYPES["INT4"]), 2: np.float32([[2], [3]])}
+    looked_up = computed(*one_node("GatherBlockQuantized", {1: np.int32([1, 0])}, weights, opset=23, **attributes))
+    np.testing.assert_array_equal(looked_up, np.float32([[0, 3, 6, 9], [-8, -6, -4, -2]]))
+    attributes = {"K": 2, "N": 1, "block_size": 2**40, "quant_type": 0}
+    operands = {1: np.uint8([0x2F]), 2: np.float32([3])}  # 2/3 and -1/4, times 3
+    assert_near(
+        computed(*one_node("MatMulBnb4", {0: np.float32([[1, 4]])}, operands, **attributes)), np.float32([[-1]])
+    )
+
+
 WRONG_LOOKUPS = {
     "bits must be 2 or 4 or 8": {"bits": 5},
     "block_size must be a power of 2": {"block_size": 0},

@@ -169,8 +169,8 @@ def _as_bytes(q: jax.Array) -> jax.Array:
 
 
 def _of_elements(x: jax.Array, axis: int, block: int, count: int) -> jax.Array:
-    """Repeats numbers of blocks for each element along an axis; the last block may be incomplete."""
-    return lax.slice_in_dim(jnp.repeat(x, block, axis), 0, count, axis=axis)
+    """Repeats numbers of blocks for each element along an axis; the last block may end beyond them, by far."""
+    return lax.slice_in_dim(jnp.repeat(x, min(block, count), axis), 0, count, axis=axis)
 
 
 def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> Array:

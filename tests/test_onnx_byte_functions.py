@@ -12,6 +12,8 @@ from dml_jax.onnx import OnnxError, to_jax
 from dml_jax.onnx.byte_functions import ELEMENTWISE
 
 EVERY = {dtype: np.arange(256, dtype=np.uint8).view(dtype).reshape(2, 4, 32) for dtype in (np.uint8, np.int8)}
+MICROSOFT = "com.microsoft"
+QUANTIZED = {name for name in ELEMENTWISE if "::QLinear" in name}
 HALF = np.float32(0.5)
 # Other operands and attributes; by default there are none.
 OPERANDS = {**dict.fromkeys(("Add", "Div", "Mul", "Sub"), (np.float32([[0.7]]),)), "Clip": (-HALF, HALF)}
@@ -62,7 +64,8 @@ def assert_is_table(function, *arrays):
 @pytest.mark.parametrize("dtype", EVERY)
 def test_every_operator_agrees_with_onnx_runtime(dtype):
     """Within a step, as a half may be rounded to the other side; a table has the bits of the plain program."""
-    protos = {name: one_operator(name, dtype) for name in ELEMENTWISE if name != "Swish"}  # which is newer
+    names = [name for name in ELEMENTWISE if name not in (*QUANTIZED, "Swish")]  # which is newer
+    protos = {name: one_operator(name, dtype) for name in names}
     q = EVERY[dtype]
     with use_form("plain"):
         plain = together((to_jax(proto), q) for proto in protos.values())
@@ -90,6 +93,29 @@ def test_a_chain_is_one_table():
     assert off.max() <= 1
     assert off.mean() < 0.02
     assert_is_table(to_jax(proto), q)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+def test_quantized_operators_agree_with_onnx_runtime(dtype):
+    """x * sigmoid(x) of integers, and a LeakyRelu and a sum of that."""
+    network = Network()
+    network.inputs["q"] = EVERY[dtype]
+    first, gate, last = (
+        (network.constant(np.float32(scale)), network.constant(np.asarray(zero_point, dtype)))
+        for scale, zero_point in ((0.0513, 100), (1 / 255, 0), (0.0437, 20))
+    )
+    x = ("q", *first)
+    y = network.node("QLinearSigmoid", *x, *gate, domain=MICROSOFT)
+    y = network.node("QLinearMul", *x, y, *gate, *last, domain=MICROSOFT)
+    z = network.node("QLinearLeakyRelu", y, *last, *last, domain=MICROSOFT, alpha=0.3)
+    z = network.node("QLinearAdd", y, *last, z, *last, *first, domain=MICROSOFT)
+    assert {f"{node.domain}::{node.op_type}" for node in network.nodes} == QUANTIZED
+    for output in (y, z):
+        proto = network.model(output)
+        with use_form("gathered"):
+            result = jax.jit(to_jax(proto))(EVERY[dtype])
+        assert np.abs(np.asarray(result, int) - runtime(proto, network.inputs)[0]).max() <= 1
+        assert_is_table(to_jax(proto), EVERY[dtype])
 
 
 def test_other_devices_compute_the_chain():

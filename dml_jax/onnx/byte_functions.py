@@ -1,7 +1,8 @@
 """`ByteFunction`: what nodes between DequantizeLinear and QuantizeLinear make of each byte.
 
-Exporters write x * sigmoid(x) as DequantizeLinear, Sigmoid, QuantizeLinear, DequantizeLinear, Mul, QuantizeLinear. That
-is one function of a byte, as is each of its parts; it is computed where another operator reads it.
+Exporters write x * sigmoid(x) as DequantizeLinear, Sigmoid, QuantizeLinear, DequantizeLinear, Mul, QuantizeLinear, or
+as QLinearSigmoid, QLinearMul. That is one function of a byte, as is each of its parts; it is computed where another
+operator reads it.
 """
 
 from __future__ import annotations
@@ -61,11 +62,18 @@ class ByteFunction(Deferred):
         return ByteFunction(self.source, function, kind, sum((other.steps for other in others), self.steps + steps))
 
 
+def as_byte_function(value: Any) -> ByteFunction | None:
+    """Returns what is an elementwise function of bytes as such; bytes that are data are one of themselves."""
+    if isinstance(value, jax.Array) and value.dtype in BYTES:
+        return ByteFunction(value, lambda x: x, value.dtype)
+    return getattr(value, "by_bytes", None)
+
+
 def _elementwise(steps: int) -> Row:
     """Returns the rule of an operator whose operands are functions of the same bytes, or constants of one element."""
 
     def row(function: Callable[..., Any], keywords: Keywords) -> Any:
-        operands = {name: getattr(value, "by_bytes", None) or plain(value) for name, value in keywords.items()}
+        operands = {name: as_byte_function(value) or plain(value) for name, value in keywords.items()}
         of_bytes = {name: value for name, value in operands.items() if isinstance(value, ByteFunction)}
         if not of_bytes:
             return None
@@ -98,12 +106,18 @@ def _is_number(value: Any, rank: int) -> bool:
     return isinstance(value, np.ndarray) and value.size == 1 and value.ndim <= rank
 
 
-_SHORT = (
-    *("Abs", "Add", "Clip", "Div", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Neg", "Reciprocal", "Relu"),
-    *("Sqrt", "Sub", "ThresholdedRelu"),
+_CHEAP = (
+    *("Abs", "Add", "Clip", "Div", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Neg", "Reciprocal", "Relu", "Sqrt"),
+    *("Sub", "ThresholdedRelu"),
 )
-_LONG = (
+_TRANSCENDENTAL = (
     *("Celu", "Elu", "Erf", "Exp", "Gelu", "Log", "Mish", "Selu", "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh"),
     *("com.microsoft::FastGelu", "com.microsoft::Gelu", "com.microsoft::QuickGelu"),
 )
-ELEMENTWISE: Rows = {**dict.fromkeys(_SHORT, _elementwise(0)), **dict.fromkeys(_LONG, _elementwise(2))}
+_QUANTIZED = ("com.microsoft::QLinearAdd", "com.microsoft::QLinearLeakyRelu", "com.microsoft::QLinearMul")
+ELEMENTWISE: Rows = {
+    **dict.fromkeys(_CHEAP, _elementwise(0)),
+    **dict.fromkeys(_QUANTIZED, _elementwise(1)),
+    **dict.fromkeys(_TRANSCENDENTAL, _elementwise(2)),
+    "com.microsoft::QLinearSigmoid": _elementwise(3),
+}

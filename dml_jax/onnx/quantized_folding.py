@@ -21,7 +21,7 @@ from ..operations.convolution_sums import sum_convolution
 from ..operations.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import are_few_slices, convolve_integers
 from ..operators._quantization import multiply_integers
-from .byte_functions import BYTES, ELEMENTWISE, ByteFunction
+from .byte_functions import BYTES, ELEMENTWISE, ByteFunction, as_byte_function
 from .convolution import check_bias, filter_windows
 from .deferred import Row, Rows, plain
 from .dequantized import Dequantized
@@ -56,16 +56,10 @@ class Quantized(Dequantized):
     @property
     def by_bytes(self) -> ByteFunction | None:
         """The floats as a function of the bytes behind them; None if these, the scale or the zero point vary."""
-        q, scale, zero_point = self.integers, self.scale, self.zero_point
-        if isinstance(q, np.ndarray) or q.dtype not in BYTES or not _are_numbers(scale, zero_point):
+        q, scale, zero_point = as_byte_function(self.integers), self.scale, self.zero_point
+        if q is None or not _are_numbers(scale, zero_point):
             return None
-
-        def dequantized(q: jax.Array) -> Array:
-            return floats_of(q, scale, zero_point, self.kind)
-
-        if isinstance(q, ByteFunction):
-            return q.after(lambda x: dequantized(q.function(x)), self.kind)
-        return ByteFunction(q, dequantized, self.kind)
+        return q.after(lambda x: floats_of(q.function(x), scale, zero_point, self.kind), self.kind)
 
     def has(self, scale: Array, zero_point: Array | None, dtype: Any) -> bool:
         """Whether it has exactly this scale and zero point, known at compile time."""
@@ -98,7 +92,7 @@ def _quantize(function: Callable[..., Any], keywords: Keywords) -> Any:
     """QuantizeLinear; by the input's own scale it returns the integers unchanged."""
     given = {name: plain(value) for name, value in keywords.items() if name != "x"}
     x, scale, zero_point = keywords["x"], given["y_scale"], given.get("y_zero_point")
-    made = getattr(x, "by_bytes", None)
+    made = as_byte_function(x)
     if made is None:
         return None
     target = target_of(zero_point, given.get("output_dtype", 0))

@@ -9,7 +9,7 @@ from quantized_networks import Network, lowered, make
 
 from dml_jax import use_form
 from dml_jax.onnx import OnnxError, to_jax
-from dml_jax.onnx.byte_functions import ELEMENTWISE
+from dml_jax.onnx.byte_functions import ELEMENTWISE, MOST_NODES
 
 EVERY = {dtype: np.arange(256, dtype=np.uint8).view(dtype).reshape(2, 4, 32) for dtype in (np.uint8, np.int8)}
 MICROSOFT = "com.microsoft"
@@ -178,6 +178,18 @@ def test_every_value_can_be_an_output():
     for function in (to_jax(proto), jax.jit(to_jax(proto))):
         for actual, expected in zip(function(*network.inputs.values()), wanted, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1 if actual.dtype == np.uint8 else 0.05)
+
+
+@pytest.mark.parametrize(("kind", "times", "operands"), [("Add", 10, 2), ("Neg", 1000, 1)])
+def test_each_node_of_a_long_chain_is_traced_a_few_times(kind, times, operands):
+    """Sums of a value and itself, of which each was traced twice as often as the next; and a deep recursion."""
+    network = Network()
+    x = of_bytes(network)
+    for _ in range(times):
+        x = network.node(kind, *[x] * operands)
+    text = lowered(to_jax(network.model(x)), network.inputs)
+    kinds = {"Add": "stablehlo.add", "Neg": "stablehlo.negate"}
+    assert times <= text.count(kinds[kind]) < times + MOST_NODES
 
 
 def test_no_derivative_goes_through_bytes():

@@ -19,6 +19,8 @@ from .deferred import Deferred, Row, Rows, plain
 
 Keywords = Mapping[str, Any]
 BYTES = (np.int8, np.uint8)
+# Nodes of a function, counted wherever it reads them: y = x + x twelve times over reads x 4096 times.
+MOST_NODES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +32,14 @@ class ByteFunction(Deferred):
       function: of these, or of as many dimensions of bytes of other sizes.
       kind: the type of the results.
       steps: how many of its nodes take long: a QuantizeLinear takes one step, a transcendental function two.
+      nodes: how many it has, as often as they are traced.
     """
 
     source: jax.Array
     function: Callable[[jax.Array], Any]
     kind: np.dtype[Any]
     steps: int = 0
+    nodes: int = 0
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -57,9 +61,13 @@ class ByteFunction(Deferred):
 
     def after(
         self, function: Callable[[jax.Array], Any], kind: np.dtype[Any], *others: ByteFunction, steps: int = 0
-    ) -> ByteFunction:
-        """Another function of the same bytes, which takes these results, and some steps more."""
-        return ByteFunction(self.source, function, kind, sum((other.steps for other in others), self.steps + steps))
+    ) -> ByteFunction | None:
+        """Another function of the same bytes, which takes these results, and some steps more; None if it is long."""
+        taken = (self, *others)
+        nodes = 1 + sum(each.nodes for each in taken)
+        if nodes > MOST_NODES:
+            return None
+        return ByteFunction(self.source, function, kind, steps + sum(each.steps for each in taken), nodes)
 
 
 def as_byte_function(value: Any) -> ByteFunction | None:

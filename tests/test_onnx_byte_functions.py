@@ -1,6 +1,7 @@
 """Quantised networks: what elementwise operators make of one byte is one function of it, and on CPUs a table."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits, together
@@ -9,7 +10,7 @@ from quantized_networks import Network, lowered, make
 
 from dml_jax import use_form
 from dml_jax.onnx import OnnxError, to_jax
-from dml_jax.onnx.byte_functions import ELEMENTWISE, MOST_NODES
+from dml_jax.onnx.byte_functions import ELEMENTWISE, MOST_NODES, as_byte_function
 
 EVERY = {dtype: np.arange(256, dtype=np.uint8).view(dtype).reshape(2, 4, 32) for dtype in (np.uint8, np.int8)}
 MICROSOFT = "com.microsoft"
@@ -116,6 +117,14 @@ def test_quantized_operators_agree_with_onnx_runtime(dtype):
             result = jax.jit(to_jax(proto))(EVERY[dtype])
         assert np.abs(np.asarray(result, int) - runtime(proto, network.inputs)[0]).max() <= 1
         assert_is_table(to_jax(proto), EVERY[dtype])
+
+
+def test_outside_of_jit_each_node_is_computed_once():
+    """A function of bytes for each of several values would compute the first of them several times."""
+    q, seen = jnp.asarray(EVERY[np.uint8]), []
+    assert as_byte_function(q) is None
+    jax.jit(lambda q: seen.append(as_byte_function(q)))(q)
+    assert seen[0].shape == q.shape
 
 
 def test_other_devices_compute_the_chain():

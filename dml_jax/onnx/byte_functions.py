@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..operations.byte_map import map_bytes
 from .deferred import Deferred, Row, Rows, plain
@@ -71,8 +72,11 @@ class ByteFunction(Deferred):
 
 
 def as_byte_function(value: Any) -> ByteFunction | None:
-    """Returns what is an elementwise function of bytes as such; bytes that are data are one of themselves."""
-    if isinstance(value, jax.Array) and value.dtype in BYTES:
+    """Returns what is an elementwise function of bytes as such; bytes that are data are one of themselves.
+
+    Outside of jax.jit there is none: all that reads a value would compute it again.
+    """
+    if isinstance(value, Tracer) and value.dtype in BYTES:
         return ByteFunction(value, lambda x: x, value.dtype)
     return getattr(value, "by_bytes", None)
 

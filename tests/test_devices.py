@@ -73,7 +73,7 @@ EXPORTED = """
 import hashlib, jax, jax.numpy as jnp, numpy as np, dml_jax
 from functools import partial
 x, rows, ids = np.zeros((2, 16, 64, 64), np.uint8), np.zeros((4096, 1024), jnp.bfloat16), np.zeros(16384, np.int32)
-table, many = np.zeros((65536, 512), jnp.bfloat16), np.zeros(40000, np.int32)
+table = np.zeros((131072, 512), jnp.bfloat16)
 square = np.zeros((16384, 2048), np.float16), np.zeros((16384, 2048), np.int32)
 calls = {
     "space_to_depth": (partial(dml_jax.space_to_depth, block_size=2), x),
@@ -82,7 +82,7 @@ calls = {
     "gather_elements": (partial(dml_jax.gather_elements, axis=0), *square),
     "scatter_nd": (dml_jax.scatter_nd, rows, ids[:100, None], rows[:100]),
     "as_strided": (partial(dml_jax.as_strided, sizes=(2000, 64), strides=(68, 1)), np.zeros(136000, np.uint8)),
-    "gradient": (jax.grad(lambda t, i: dml_jax.gather(t, i, 0).astype(jnp.float32).sum()), table, many),
+    "gradient": (jax.grad(lambda t, i: dml_jax.gather(t, i, 0).astype(jnp.float32).sum()), table, ids),
 }
 print(jax.device_count("cpu"))
 for name, (function, *arrays) in calls.items():

@@ -139,6 +139,16 @@ def test_other_devices_compute_the_chain():
     }
 
 
+def test_a_table_on_an_explicit_mesh_of_one_device():
+    network = Network()
+    function, (q,) = jax.jit(to_jax(network.model(silu(network)))), network.inputs.values()
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,), devices=jax.devices("cpu")[:1])
+    with use_form("gathered"), jax.set_mesh(mesh):
+        sharded = function(jax.device_put(q, jax.NamedSharding(mesh, jax.P(None, "d"))))
+    assert sharded.sharding.spec == jax.P(None, "d", None)
+    assert_same_bits(sharded, jax.jit(to_jax(network.model(silu(network))))(q))
+
+
 def of_two_arrays(network):
     x = of_bytes(network)
     return network.node("Mul", network.node("Sigmoid", x), network.dequantized((2, 4, 32), np.uint8, is_weight=False))

@@ -132,6 +132,13 @@ def explicit_mesh(call):
         return jax.jit(jax.vmap(call.function))(*jax.device_put(two_of(call), NamedSharding(mesh, P("d"))))
 
 
+def explicit_mesh_of_one(call):
+    """Variants run there on arrays that are over an axis of the mesh, as JAX's types say."""
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices("cpu")[:1])
+    with jax.set_mesh(mesh):
+        return jax.jit(jax.vmap(call.function))(*jax.device_put(two_of(call), NamedSharding(mesh, P("d"))))
+
+
 def export(call):
     """Of a batch of the first array, whose size is known when it is called."""
     (size,), (first, *others) = jax.export.symbolic_shape("size"), call.arrays
@@ -143,8 +150,17 @@ def export(call):
 
 
 RUNNING = (vmap, vmap_of_the_data, checked, shard_map)  # the variant always; derivatives may need its transpose alone
-WAYS = (*RUNNING[:3], grad, jvp, second_derivative, explicit_mesh, export)
-EVERY = [(*variant, way) for variant in FORCED for way in WAYS]
+WAYS = (*RUNNING[:3], grad, jvp, second_derivative, explicit_mesh, explicit_mesh_of_one, export)
+# Whose loops begin, or whose convolutions run, without the sharding of their operands.
+UNSHARDED = [("packed_product", "packed_weights"), ("convolution_sums", "float_products")]
+FAILING = pytest.mark.xfail(raises=(TypeError, ValueError), strict=True)
+EVERY = [
+    pytest.param(*variant, way, marks=FAILING)
+    if way is explicit_mesh_of_one and variant in UNSHARDED
+    else (*variant, way)
+    for variant in FORCED
+    for way in WAYS
+]
 
 
 @pytest.mark.thinned(4)

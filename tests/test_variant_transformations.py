@@ -151,16 +151,7 @@ def export(call):
 
 RUNNING = (vmap, vmap_of_the_data, checked, shard_map)  # the variant always; derivatives may need its transpose alone
 WAYS = (*RUNNING[:3], grad, jvp, second_derivative, explicit_mesh, explicit_mesh_of_one, export)
-# Whose loops begin, or whose convolutions run, without the sharding of their operands.
-UNSHARDED = [("packed_product", "packed_weights"), ("convolution_sums", "float_products")]
-FAILING = pytest.mark.xfail(strict=True, reason="an error of JAX about the sharding, of another class in each release")
-EVERY = [
-    pytest.param(*variant, way, marks=FAILING)
-    if way is explicit_mesh_of_one and variant in UNSHARDED
-    else (*variant, way)
-    for variant in FORCED
-    for way in WAYS
-]
+EVERY = [(*variant, way) for variant in FORCED for way in WAYS]
 
 
 @pytest.mark.thinned(4)

@@ -108,9 +108,10 @@ def convolve_integers(
     of_filters = _per_filter(filter_zero_point, filter)
     if of_filters is not None:
         of_filters = jnp.broadcast_to(of_filters, (len(filter), *(1,) * (filter.ndim - 1))).reshape(groups, -1, 1)
-    weights, columns = filter.reshape(groups, -1, depth), jnp.moveaxis(columns, 0, 2).reshape(groups, depth, -1)
+    weights = lax.collapse(filter, 1).reshape(groups, -1, depth)
+    columns = jnp.moveaxis(columns, 0, 2).reshape(groups, depth, -1)
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
-    by_example = sums.reshape(len(filter), len(x), *(w.count for w in windows))
+    by_example = lax.collapse(sums, 0, 2).reshape(len(filter), len(x), *(w.count for w in windows))
     return by_example.swapaxes(0, 1)
 
 

@@ -130,10 +130,8 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
         if not mesh.empty and set(mesh.axis_names) == set(mesh.manual_axes):
             return function(*arrays)
         mesh = AbstractMesh((1,), ("device",)) if mesh.empty else mesh
-        # An array may be over an axis, of one device, and jax.shard_map wants to be told so.
-        parts = jax.tree.map(lambda x: jax.typeof(x).sharding.spec, arrays)
-        divided = jax.shard_map(function, mesh=mesh, in_specs=parts, out_specs=PartitionSpec(), check_vma=False)
-        return jax.jit(divided)(*arrays)
+        whole = PartitionSpec()
+        return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False))(*arrays)
 
     return alone
 

@@ -17,6 +17,7 @@ from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
 from ..values.packed_words import becomes_words
 from .forced_form import forced_form, under
@@ -277,6 +278,8 @@ def _lower(context: mlir.LoweringRuleContext, *operands: Any, call: _Call, avals
     devices = _devices(context.module_context.axis_context)
     platforms = context.platforms or context.module_context.platforms
     lower = mlir.lower_fun(partial(_on_platforms, call, platforms, devices), multiple_results=True)
+    if devices == 1:
+        context = context.replace(avals_in=list(map(_undivided, context.avals_in)))
     # A compiled operator computes with 64 bits, and is lowered when they are off again: a cast back would be cut.
     is_wide = any(str(getattr(x, "dtype", "")) in WIDE for x in (*avals, *context.avals_in))
     with jax.enable_x64(True) if is_wide else nullcontext():
@@ -288,6 +291,12 @@ def _on_platforms(call: _Call, platforms: Sequence[str], devices: int, *arrays: 
     if len(chosen) == 1:
         return jax.tree.leaves(chosen[platforms[0]](*arrays))
     return jax.tree.leaves(lax.platform_dependent(*arrays, **chosen, default=call.plain))
+
+
+def _undivided(aval: Any) -> Any:
+    """The type, divided over no axis: one of a single device divides nothing, which what runs there need not know."""
+    sharding = aval.sharding
+    return aval.update(sharding=sharding.update(spec=PartitionSpec())) if any(sharding.spec) else aval
 
 
 def _devices(context: Any) -> int:

@@ -20,7 +20,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from .gather_scatter_dimension_numbers import Slices
-from .programs.primitive import Move, varying_alike
+from .programs.mesh_types import varying_alike
+from .programs.primitive import Move
 from .programs.variant_selection import choose, known_bytes, shapes_of
 from .scatter_combiners import ADD
 from .scatter_reduce import scatter_reduce

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..core.structs.activation_table import in_type_of
-from ..operations.programs.primitive import varying_alike
+from ..operations.programs.mesh_types import varying_alike
 from ..operations.values.accumulation_types import narrow_apart, wide_type
 from ..operations.values.wide_products import wide_product
 

@@ -17,7 +17,8 @@ import numpy as np
 from jax import lax
 
 from ...operations.permute import PermuteCase
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.mesh_types import varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import as_bits
 from ...operations.values.xla_workarounds import DROPS_BARRIERS

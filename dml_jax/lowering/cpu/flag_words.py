@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...operations.programs.primitive import varying_alike
+from ...operations.programs.mesh_types import varying_alike
 from ...operations.programs.variant_selection import Variant
 
 WORD = 32  # flags in a word

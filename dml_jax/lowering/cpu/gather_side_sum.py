@@ -18,7 +18,8 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
 
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.mesh_types import varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.scatter_reduce import ScatterReduceCase
 from .machine import LINE

@@ -29,7 +29,8 @@ from jax.custom_batching import custom_vmap
 
 from ...operations.integer_product import IntegerProductCase
 from ...operations.packed_product import FEW_ROWS, PackedProductCase, masks, multiply_packed, product, unpack
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.mesh_types import varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.xla_workarounds import int8_product
 from .machine import FRESH, LINE

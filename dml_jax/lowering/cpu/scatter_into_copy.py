@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.mesh_types import varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.scatter import ScatterCase, TableCopy, is_tiny
 from ...operations.strided_writes import StridedWrite, write

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from ...operations.programs.primitive import varying_alike
+from ...operations.programs.mesh_types import varying_alike
 
 
 def unhoisted_loop(first: int, end: Any, step: Callable[[Any, Any, Any], Any], state: Any, arrays: Any) -> Any:

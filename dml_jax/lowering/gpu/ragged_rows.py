@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...operations.programs.primitive import Move, varying_alike
+from ...operations.programs.mesh_types import varying_alike
+from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.row_exchange import AxisName, RowExchangeCase
 from ...operations.values.packed_words import has_unsigned

@@ -17,10 +17,10 @@ from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import PartitionSpec
 
 from ..values.packed_words import becomes_words
 from .forced_form import forced_form, under
+from .mesh_types import undivided, varying_alike
 
 # A move is linear in `data`; `where`, of integers and booleans, or None, says where elements go.
 Move = Callable[..., jax.Array]
@@ -115,18 +115,6 @@ def by_platform(x: jax.Array, *, cpu: Callable[[jax.Array], jax.Array], default:
         return lambda _, x: cpu(x) if target.platform == "cpu" else default(x)
 
     return by_target(choose, lambda _, x: default(x))(None, x)
-
-
-def varying_alike(*tree: Any) -> Any:
-    """Types all values as varying over the jax.shard_map axes over which any of them varies."""
-    axes = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves(tree)]
-    every = frozenset().union(*axes)
-
-    def cast(x: jax.Array) -> jax.Array:
-        missing = every - jax.typeof(x).manual_axis_type.varying
-        return lax.pcast(x, tuple(missing), to="varying") if missing else x
-
-    return jax.tree.map(cast, tree) if every else tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +267,7 @@ def _lower(context: mlir.LoweringRuleContext, *operands: Any, call: _Call, avals
     platforms = context.platforms or context.module_context.platforms
     lower = mlir.lower_fun(partial(_on_platforms, call, platforms, devices), multiple_results=True)
     if devices == 1:
-        context = context.replace(avals_in=list(map(_undivided, context.avals_in)))
+        context = context.replace(avals_in=list(map(undivided, context.avals_in)))
     # A compiled operator computes with 64 bits, and is lowered when they are off again: a cast back would be cut.
     is_wide = any(str(getattr(x, "dtype", "")) in WIDE for x in (*avals, *context.avals_in))
     with jax.enable_x64(True) if is_wide else nullcontext():
@@ -291,12 +279,6 @@ def _on_platforms(call: _Call, platforms: Sequence[str], devices: int, *arrays: 
     if len(chosen) == 1:
         return jax.tree.leaves(chosen[platforms[0]](*arrays))
     return jax.tree.leaves(lax.platform_dependent(*arrays, **chosen, default=call.plain))
-
-
-def _undivided(aval: Any) -> Any:
-    """The type, divided over no axis: one of a single device divides nothing, which what runs there need not know."""
-    sharding = aval.sharding
-    return aval.update(sharding=sharding.update(spec=PartitionSpec())) if any(sharding.spec) else aval
 
 
 def _devices(context: Any) -> int:

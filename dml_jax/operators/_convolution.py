@@ -340,10 +340,12 @@ def convolution(
     is_backward = direction == "backward"
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
+    # At HIGH GPUs multiply TF32, which holds floats of up to 16 bits. XLA widens these, as cuDNN returns no wider sums.
+    precision = lax.Precision.HIGHEST if wide == dtype else lax.Precision.HIGH
     if is_backward:
-        output = convolve_back(input, weights, windows, sizes, group_count, lax.Precision.HIGHEST, wide)
+        output = convolve_back(input, weights, windows, sizes, group_count, precision, wide)
     else:
-        output = convolve(input, weights, windows, group_count, lax.Precision.HIGHEST, wide)
+        output = convolve(input, weights, windows, group_count, precision, wide)
     output = lax.pad(output, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         output = output + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))

@@ -1,11 +1,10 @@
-"""Convolutions of bytes and of 16-bit floats on GPUs as convolutions of TF32, whose products of these are exact.
+"""Convolutions of bytes on GPUs as convolutions of TF32, whose products of these are exact.
 
-cuDNN has no sums in 32-bit integers, and of 16-bit floats none that it returns as float32. TF32 has 11 significant bits
-and the range of float32: it holds float16, bfloat16, and a byte less its zero point, an integer of at most 255.
+cuDNN has no sums in 32-bit integers. TF32 has 11 significant bits: it holds a byte less its zero point, an integer of
+at most 255.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -16,22 +15,11 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from ...operations.convolution import ConvolutionCase
 from ...operations.convolution_sums import ConvolutionSumsCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
 from ...operations.values.bit_exact import hide_constant
 from .memory_coalescing import CACHE
-
-
-def _multiply_halves(case: ConvolutionCase) -> Move | None:
-    """The plain form at the default precision, at which XLA may round operands to TF32."""
-    call = replace(case.call, precision=lax.Precision.DEFAULT)
-    return replace(case, call=call).plain if _has_halves(case) else None
-
-
-def _has_halves(case: ConvolutionCase) -> bool:
-    return case.call.x.dtype.itemsize == 2
 
 
 def _run(case: ConvolutionSumsCase) -> Move | None:
@@ -82,8 +70,4 @@ def _pays(case: ConvolutionSumsCase) -> bool:
     return prod(case.filters.shape[1:]) * prod((case.x.shape[0], *case.result.shape[2:])) > CACHE
 
 
-VARIANTS = (
-    Variant("float_products", "convolution_sums", "cuda", _run, _pays),
-    Variant("float_products", "convolution", "cuda", _multiply_halves, _has_halves, on_several=True),
-    Variant("float_products", "transposed convolution", "cuda", _multiply_halves, _has_halves, on_several=True),
-)
+VARIANTS = (Variant("float_products", "convolution_sums", "cuda", _run, _pays),)

@@ -120,6 +120,7 @@ def test_files_are_short():
         assert max(len(path.read_text().splitlines()) for path in (PACKAGE / folder).rglob("*.py")) <= 300
 
 
+PARTS = 8  # of the tests of operators
 PLUGIN = """
 from dml_jax.operations.programs.variant_selection import registered
 
@@ -130,7 +131,8 @@ def pytest_report_header():
 
 
 @pytest.mark.exhaustive
-def test_operators_need_no_variant(tmp_path):
+@pytest.mark.parametrize("first", range(PARTS))
+def test_operators_need_no_variant(first, tmp_path):
     """Where lowering/ has no more than `use_form`, all tests of operators pass but those of variants."""
     shutil.copytree(PACKAGE, tmp_path / "dml_jax", ignore=shutil.ignore_patterns("__pycache__", "lowering"))
     lowering = tmp_path / "dml_jax" / "lowering"
@@ -143,7 +145,7 @@ def test_operators_need_no_variant(tmp_path):
         str(TESTS.parent / "pyproject.toml"),
         "-o",
         f"pythonpath={TESTS} {tmp_path}",
-        str(TESTS / "operators"),
+        *map(str, sorted((TESTS / "operators").glob("test_*.py"))[first::PARTS]),
     ]
     options = ["-p", "emptied", "-p", "no:cacheprovider", "-n", "0", "-m", "not variants"]
     # Without options of the environment: quiet ones would leave out the header.

@@ -11,7 +11,7 @@ from checks import assert_calls_agree, assert_same_bits, spread, together
 from resample_cases import FILTERS, FLT_MAX, MODES, OFFSETS, X, oracle
 from small_arrays import numbered
 
-from dml_jax import resample
+from dml_jax import resample, use_form
 
 pytestmark = pytest.mark.device
 
@@ -119,6 +119,23 @@ def test_the_rounding_means_nothing_to_linear():
         assert_same_bits(
             resample(X, (8, 3), (2, 0.5), mode="linear", rounding=rounding), oracle(X, (8, 3), (2, 0.5), "linear")
         )
+
+
+def test_each_dimension_has_a_loop_of_its_own_on_cpus():
+    """Fused, each of 4 reads would compute the exponential again, one element after the other."""
+
+    def resized(x):
+        return resample(jax.nn.silu(x), (1, 16, 120, 140), mode="linear")
+
+    def reading_loops():
+        with jax.default_device(jax.devices("cpu")[0]):
+            text = jax.jit(lambda x: resized(x)).lower(np.ones((1, 16, 60, 70), np.float32)).compile().as_text()
+        loops = [loop for loop in text.split("\n}") if " gather(" in loop]
+        return [" exponential(" in loop for loop in loops]
+
+    assert reading_loops() == [False, False]
+    with use_form("plain"):
+        assert reading_loops() == [True]
 
 
 def test_a_corner_lies_on_a_corner():

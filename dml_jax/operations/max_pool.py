@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from .programs.variant_selection import choose, shapes_of
+from .reread_input import window_input
 from .sliding_windows import WindowCase, Windows
-from .window_input import window_input
 from .window_slices import read_slices
 
 

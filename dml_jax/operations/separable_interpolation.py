@@ -20,6 +20,7 @@ from .data_movement import move_elements
 from .gather import Read
 from .gather_scatter_dimension_numbers import Slices
 from .programs.primitive import Move, linear, transpose_of
+from .reread_input import interpolation_input
 from .values.accumulation_types import narrow_apart
 from .values.bit_exact import as_bits, hide_indices, index_dtype, is_float
 
@@ -121,12 +122,12 @@ def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
         return _through(by_axis, where[0], x)
 
     def weigh(where: Any, x: jax.Array) -> jax.Array:
-        return _narrow(copy(where, _widen(x)), x.dtype)
+        return _narrow(copy(where, x), x.dtype)
 
     def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         # Where each element counts a few times, the transpose is an interpolation as well; else JAX finds it.
         if len(few) == len(by_axis):
-            return [_narrow(_through(few, where[1], _widen(cotangent)), cotangent.dtype)]
+            return [_narrow(_through(few, where[1], cotangent), cotangent.dtype)]
         return _transpose(copy, where, cotangent, like)
 
     is_copy = all(matrix.weights is None for matrix in by_axis.values())
@@ -153,11 +154,19 @@ def _transpose(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.
 
 
 def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
-    """Interpolates the axes that shrink first, and those that only repeat last, so that arrays stay small."""
+    """Interpolates the axes that shrink first, and those that only repeat last, so that arrays stay small.
+
+    Weighed sums stay in the type in which they are summed.
+    """
     repeats = {axis: matrix.repeats for axis, matrix in by_axis.items() if matrix.repeats}
     others = [axis for axis in by_axis if axis not in repeats]
+    is_copy = all(matrix.weights is None for matrix in by_axis.values())
     for axis in sorted(others, key=lambda axis: by_axis[axis].indices.shape[1] / max(1, by_axis[axis].size)):
-        x = by_axis[axis](arrays[axis], x, axis)
+        matrix = by_axis[axis]
+        # Of one dimension alone, most inputs are computed in each read in as much time as they are stored.
+        if len(others) > 1 and matrix.weights is not None and not matrix.is_long:
+            x = interpolation_input(x, axis, *matrix.indices.shape)
+        x = matrix(arrays[axis], x if is_copy else _widen(x), axis)
     return _repeat(x, repeats)
 
 

@@ -18,9 +18,9 @@ from ..core.structs.fields import Input, Ints, OptionalInput, Output
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
 from ..core.tensors.data_type import DataType
+from ..operations.reread_input import window_input
 from ..operations.sliding_windows import MOST_SLICES, Windows
 from ..operations.unfold import unfold_windows
-from ..operations.window_input import window_input
 from ..operations.window_slices import read_slices
 from ._convolution import (
     CHANNELS,

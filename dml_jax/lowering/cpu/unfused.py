@@ -14,10 +14,10 @@ from ...operations.max_pool import are_apart
 from ...operations.permute import PermuteCase
 from ...operations.programs.primitive import Move
 from ...operations.programs.variant_selection import Variant
+from ...operations.reread_input import InputCase
 from ...operations.sliding_windows import WindowCase
 from ...operations.split import Part
 from ...operations.values.bit_exact import as_bits, fence, hide_constant, is_narrow, stored
-from ...operations.window_input import WindowInputCase
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
@@ -74,7 +74,7 @@ def _permute_after_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
 
 
-def _store(case: WindowCase | WindowInputCase | ConvolutionSumsCase) -> Move:
+def _store(case: WindowCase | InputCase | ConvolutionSumsCase) -> Move:
     return lambda *operands: stored(case.plain(*operands))
 
 
@@ -94,9 +94,18 @@ def _are_strided(case: WindowCase) -> bool:
 # computed again in each of them; fused with their padding, it is a branch for each element, which is not vectorised.
 
 
-def _hold_several(case: WindowInputCase) -> bool:
+def _hold_several(case: InputCase) -> bool:
     """Windows of one element read each element once; floats are stored in as much time as most are computed in."""
-    return case.array.dtype.itemsize == 1 and any(w.window > 1 for w in case.windows)
+    return case.array.dtype.itemsize == 1 and case.reads > case.results
+
+
+# The input of an interpolation along one of several dimensions. Fused with it, the exponential of a SiLU, or the
+# interpolation along the dimension before, is computed again in each read, and by single elements.
+
+
+def _grows(case: InputCase) -> bool:
+    """Each element is then read twice at least; that is as much as to store it, and to read it once."""
+    return prod(case.array.shape) < case.results < case.reads
 
 
 # Depthwise convolutions of bytes, which are sums of slices. Fused with a product or a sum behind them, they are a loop
@@ -110,6 +119,7 @@ def _are_depthwise(case: ConvolutionSumsCase) -> bool:
 VARIANTS = (
     Variant("unfused", "max_pool", "cpu", _store, _are_strided, on_several=True),
     Variant("unfused", "window_input", "cpu", _store, _hold_several),
+    Variant("unfused", "interpolation_input", "cpu", _store, _grows, on_several=True),
     Variant("unfused", "convolution_sums", "cpu", _store, _are_depthwise),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
     Variant("unfused", "permute", "cpu", _permute, _has_far_sides),

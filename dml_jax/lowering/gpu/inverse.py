@@ -9,11 +9,11 @@ from functools import partial
 import jax
 
 from ...operations.programs.primitive import Move
-from ...operations.programs.variant_selection import Variant
+from ...operations.programs.variant_selection import Variant, known_bytes
 from ...operations.scatter_reduce import ScatterReduceCase
 from ...operations.scatter_rows import Rows
 from ...operations.values.packed_words import from_words, lanes, to_words
-from .memory_coalescing import BURST
+from .memory_coalescing import BURST, CACHE
 
 
 def _read_inverse(case: ScatterReduceCase) -> Move | None:
@@ -27,5 +27,9 @@ def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
     return rows.unfold(from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype))
 
 
-# A read of fewer bytes than memory gives at once wastes the others.
-VARIANTS = (Variant("inverse", "scatter_reduce", "cuda", _read_inverse, lambda case: case.row_bytes >= BURST),)
+def _pays(case: ScatterReduceCase) -> bool:
+    """A read of fewer bytes than memory gives at once wastes the others. What a cache holds is filled there."""
+    return case.row_bytes >= BURST and known_bytes(case.updates) >= 2 * CACHE
+
+
+VARIANTS = (Variant("inverse", "scatter_reduce", "cuda", _read_inverse, _pays),)

@@ -270,7 +270,7 @@ def convolution(
     output = activation(sums + bias). Groups of channels are convolved each on its own.
 
     Floats of 8 and 16 bits are computed in float32 and rounded once, at the end. Products are as exact as the type:
-    no TF32 on GPUs, no bfloat16 on TPUs.
+    GPUs round no float32 to TF32, and TPUs none to bfloat16.
 
     Args:
       input: [N, C, S_1, ..., S_d], floats of any width, d >= 1.

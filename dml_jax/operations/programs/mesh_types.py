@@ -20,6 +20,6 @@ def varying_alike(*tree: Any) -> Any:
 
 
 def undivided(aval: Any) -> Any:
-    """The type, divided over no axis: one of a single device divides nothing, which what runs there need not know."""
+    """The type on a mesh of one device, divided over no axis: what is chosen for it need not know of axes."""
     sharding = aval.sharding
     return aval.update(sharding=sharding.update(spec=PartitionSpec())) if any(sharding.spec) else aval

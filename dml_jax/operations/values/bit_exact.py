@@ -197,7 +197,8 @@ def hide_constant(value: Any, beside: Any = None) -> jax.Array:
 def stored(array: jax.Array) -> jax.Array:
     """The array, which XLA:CPU computes on its own and fuses with nothing that follows.
 
-    Where it drops barriers before it fuses, nothing is fused with a branch. XLA does not tell that both are the same.
+    Where it drops barriers before it fuses, nothing is fused with a branch, of which XLA does not see that both sides
+    are the same.
     """
     if not DROPS_BARRIERS:
         return lax.optimization_barrier(array)
